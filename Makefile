@@ -96,14 +96,15 @@ WITHOUT := $(patsubst %,--ignore=tests/%,charts cluster launchers test_guide.py 
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
-ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/adapters/test_signs.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
+ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/adapters/test_rows.py tests/adapters/test_signs.py tests/render/test_render.py tests/test_docs.py tests/test_golden.py
 
 test-launchers: WORKERS = 5
 tables: WORKERS = 3
 test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table" $(WITH_LAUNCHERS)
-WITH_LAUNCHERS := tests/cluster tests/containers tests/launchers tests/rankside tests/report tests/supervise tests/tune \
+WITH_LAUNCHERS := tests/cluster tests/containers tests/control tests/evidence tests/launchers tests/muster tests/placement \
+  tests/processes tests/rankside tests/report tests/restarts tests/supervise tests/tune \
   tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_dist.py tests/test_guide.py tests/test_stranger.py
 
 tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
@@ -155,8 +156,9 @@ generate: ## write anew what is made from tables: pages, schemas, the chart's va
 	$(VENV)/python tools/tables.py
 	$(VENV)/python tools/schemas.py
 
-hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
-	@$(VENV)/python -m testbench.hosts $(N)
+hosts: .venv/.installed-test $(patsubst %,.venv/.installed-%,$(filter msrun,$(METHOD)))
+hosts: ## start N hosts on this machine, show how to enter them and a job over all (METHOD=spawn or msrun); needs root and iproute2
+	@$(VENV)/python -m testbench.hosts $(N) $(METHOD)
 
 .venv/bin/pip:
 	@$(call make-venv,$(PYTHON),.venv)
@@ -214,7 +216,7 @@ test-pythons: ## run the tests on each of them
 # signals, and those that try hundreds of values on what others have tried with one.
 ON_ONE_PYTHON := --other-python $(patsubst %,--ignore=tests/%,cluster containers test_architecture.py test_benchmarks.py test_conftest.py \
   test_dist.py test_docs.py test_workflows.py supervise/test_shells.py \
-  test_any_environment.py core/test_corpus.py core/test_ranktable_properties.py muster/test_any_order.py specs/test_spec_fuzz.py)
+  test_any_environment.py catalogue/test_corpus.py ranktable/test_ranktable_properties.py muster/test_any_order.py specs/test_spec_fuzz.py)
 
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them

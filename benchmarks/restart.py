@@ -24,7 +24,7 @@ from ranklaunch.muster import events
 from ranklaunch.muster.events import Decided, First, Heard, Now
 from ranklaunch.muster.hub import Hub
 from ranklaunch.plan.model import Muster
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import messages
 from ranklaunch.verdict.blame import Suspect
 from testbench.hosts import Hosts
 from testbench.places import child
@@ -174,7 +174,7 @@ def hub_seconds(nodes: int) -> float:
     for node in range(nodes):
         say(node, "ready", 0, facts=facts, index=node, host=hosts[node])
     began = time.process_time()
-    suspect = blame.as_message(Suspect(1, 1.7e9, "failed", 3, "a rank failed"))
+    suspect = messages.as_message(Suspect(1, 1.7e9, "failed", 3, "a rank failed"))
     say(1, "fail", 0, suspect=suspect)
     for node in range(nodes):
         say(node, "stopping", 0)

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ranklaunch.adapters.launchers import LAUNCHERS, launcher
-from ranklaunch.adapters.launchers.shared import communication, starters
-from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
+from ranklaunch.adapters.launchers.shared import starters, variables
+from ranklaunch.adapters.launchers.shared.variables import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.base import OF_ALL
-from ranklaunch.adapters.platforms.shared.row import names_in
+from ranklaunch.adapters.platforms.shared.base import OF_ALL, names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
-from ranklaunch.diagnose import raised, suspects
+from ranklaunch.diagnose import suspects
 from ranklaunch.env import features, settings, tuning
 from ranklaunch.env.reader import Variable
 from ranklaunch.errors import EXIT_CODES
@@ -28,7 +27,7 @@ from ranklaunch.hangs import suspicion
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
-from ranklaunch.verdict import events, reasons
+from ranklaunch.verdict import blame, events
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
@@ -80,7 +79,7 @@ def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Of the command check alone", features.CHECK_VARIABLES
     yield "Of restarts in place alone", features.OF_RESTARTS
     yield "Of the command tune alone", tuning.VARIABLES
-    yield "Ascend NPUs, whatever the method", communication.VARIABLES
+    yield "Ascend NPUs, whatever the method", variables.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", {name: launcher(name) for name in LAUNCHERS})):
         for name, adapter in adapters.items():
             if adapter.VARIABLES:
@@ -271,8 +270,8 @@ def _field(field: events.Field) -> str:
 
 
 def _rules() -> str:
-    rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in raised.RULES]
-    more = (suspects.waited_for, *reasons.EVIDENCE, *reasons.ORDER)
+    rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in suspects.RECORD_RULES]
+    more = (suspects.waited_for, *blame.EVIDENCE, *blame.ORDER)
     rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in more]
     return _table(("rule", "it matches if"), rows)
 

@@ -14,7 +14,7 @@ from ranklaunch.env.settings import ROOT
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason, shortened
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import make_plan
-from ranklaunch.processes.start import CANNOT_EXECUTE
+from ranklaunch.processes.children import CANNOT_EXECUTE
 
 SCHEMA = "ranklaunch.check/1"
 

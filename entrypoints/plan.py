@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ranklaunch.cli import options
-from ranklaunch.env.settings import ALL_NODES, ENV_FILE, FORMAT, PLAN_VARIABLES, ROOT, VERBOSE
+from ranklaunch.env.settings import ALL_NODES, ENV_FILE, FORMAT, PLAN_VARIABLES, ROOT, SLURM, SPEC, VERBOSE
 from ranklaunch.files import Noted, Unchanged
 from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json
@@ -22,20 +22,30 @@ MOST_FOUND = 12  # files of this machine that are listed
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     parser = options.JobParser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]", PLAN_VARIABLES)
-    given = options.read(parser, argv, env)
+    given = _of_body(parser, argv, env) or options.read(parser, argv, env)
     form, all_nodes, verbose = given.own.get(FORMAT), given.own.get(ALL_NODES), given.own.get(VERBOSE)
-    root, env_file = given.own.get(ROOT), given.own.get(ENV_FILE)
+    root, recorded = given.own.get(ROOT), given.own.get(ENV_FILE) or given.own.get(SPEC)
+    given.own.record(SLURM)
     given.own.check()
     files = Noted(given.request.files)
-    request = replace(given.request, files=files)
-    for piece in _pieces(request, form, all_nodes, lambda plan: show.as_text(plan, verbose, _here(files, request.cwd, env_file, root))):
+    request = replace(given.request, files=files, env=options.allocated(given))
+    for piece in _pieces(request, form, all_nodes, lambda plan: show.as_text(plan, verbose, _here(files, request.cwd, recorded, root))):
         _write(piece)
     return 0
 
 
-def _here(files: Noted, cwd: str, env_file: str, root: str) -> Iterator[str]:
+def _of_body(parser: options.JobParser, argv: list[str], env: Mapping[str, str]) -> options.Given | None:
+    """Return the request of a body of ModelArts' API; None without --spec."""
+    if SPEC.names[0] not in env and not any(word.partition("=")[0] == SPEC.option for word in argv):
+        return None
+    from ranklaunch.cli import job_body  # few plans are of one
+
+    return job_body.read(parser, argv, env)
+
+
+def _here(files: Noted, cwd: str, recorded: str, root: str) -> Iterator[str]:
     """What was found on this machine, where the environment, or the files, are those of another."""
-    if not env_file and not root:
+    if not recorded and not root:
         return
     yield f"{cwd}, from where relative paths are looked up"
     # Of a package's files the folder says enough.

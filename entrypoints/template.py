@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ranklaunch.cli import options
 from ranklaunch.errors import UsageError, nearest
-from ranklaunch.render.simple import OURS
+from ranklaunch.render import OURS
 from ranklaunch.render.templates import SHIPPED, Templates
 
 USAGE = "ranklaunch template [NAME]"

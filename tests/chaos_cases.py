@@ -346,7 +346,7 @@ TYPICAL = {
         *(MEMORY, NODE_0, CUT_OFF, NO_TRACE),
     ),
     **dict.fromkeys(("ranktable", "pytorch", "tensorflow"), LIKE_SPAWN),  # whose ranks ranklaunch starts itself
-    **dict.fromkeys(("deepspeed", "accelerate"), ()),
+    "deepspeed": ("rank exits 42",),  # it lives on when ranklaunch ends the other ranks
 }
 
 

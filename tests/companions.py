@@ -1,18 +1,26 @@
-"""Attempts as their companions see them, without processes: real plans, records, loops, nodes and stoppers."""
+"""Attempts without processes for their companions: with real plans, records, loops, nodes and
+stoppers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers import MemoryFiles
+
 from ranklaunch.muster.nodes import Nodes
+from ranklaunch.output.console import Terminal
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.plugins import Attended
+from ranklaunch.processes.launchers import Launchers
+from ranklaunch.supervise.attempt import Attempt
+from ranklaunch.supervise.context import Start, Teller
+from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.stop import Stopper
+from ranklaunch.supervise.session import Session
 from ranklaunch.system.loop import Loop
+from ranklaunch.system.tree import Identity
 
 
 @dataclass(frozen=True)
@@ -21,7 +29,7 @@ class Seen:
 
     plan: Callable[[], Plan]
     begun: Callable[[], bool]
-    attended: Callable[[], Attended]
+    attempt: Callable[[], Attempt]
     phase: Callable[[], tuple[str, str]]
     of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
     hang: Callable[[], object]
@@ -34,7 +42,7 @@ class Seen:
 class Asked:
     """Session as its desk sees it; see control.desk.Asked."""
 
-    attended: Callable[[], Attended]
+    attempt: Callable[[], Attempt]
     phase: Callable[[], tuple[str, str]]
     of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
     offer: Callable[[int], tuple[bool, list[str]]]
@@ -76,18 +84,60 @@ class Wired(Nodes):
         return clock
 
 
-def attended(plan: Plan, folder: Path, loop: Loop | None = None, say: Callable[[str], None] = nobody, **changed: Any) -> Attended:
-    """An attempt that runs, has no ranks, and keeps its record in a folder."""
+class Console(Terminal):
+    """Console that hands ranklaunch's own lines to a test."""
+
+    def __init__(self, loop: Loop, say: Callable[[str], None]) -> None:
+        super().__init__(loop, {})
+        self._hand_over = say
+
+    def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
+        self._hand_over(text)
+
+
+class Around(Session):
+    """Session of one attempt without signals: the process of the tests keeps its own."""
+
+    def __init__(self, loop: Loop, say: Callable[[str], None], nodes: Nodes, teller: Teller) -> None:
+        unused: Any = None
+        self.env = {}
+        self.spare = []
+        self.loop = loop
+        self.nodes = nodes
+        self.terminal = Console(loop, say)
+        self.signals = unused
+        self._asked = None
+        self._teller = teller
+
+
+class Known(Launchers):
+    """Launchers with ranks that a test names."""
+
+    def __init__(self, attempt: Attempt, ranks: Callable[[], Mapping[int, Identity]]) -> None:
+        super().__init__(attempt)
+        self._ranks = ranks
+
+    def living(self) -> dict[int, Identity]:
+        return dict(self._ranks())
+
+
+class Begun(Attempt):
+    """Attempt that runs without processes of its own. A failure is kept, and ends nothing else."""
+
+    def fail(self, ending: Ending) -> None:
+        self.ending = self.ending or ending
+
+
+def attempt(
+    plan: Plan, folder: Path, loop: Loop | None = None, say: Callable[[str], None] = nobody, *,
+    nodes: Nodes | None = None, ranks: Callable[[], Mapping[int, Identity]] | None = None, teller: Teller | None = None,
+) -> Attempt:  # fmt: skip
+    """Return an attempt that runs, has no ranks but those named, and keeps its record in a
+    folder."""
     loop = loop or Loop()
     record = Record(str(folder))
     assert record.open()
-    return replace(
-        Attended(
-            plan=lambda: plan, ending=lambda: None, running={}, ranks=dict, outputs=dict,
-            nodes=Nodes(plan, {}, loop, say, nobody_listens),
-            loop=loop, record=record, say=say, fail=nobody,
-            stopper=Stopper(loop, plan.limits.grace_s, list, nobody), ended=(), explained=lambda child, tail: None, take=nobody, env={},
-            evidence=[],
-        ),
-        **changed,
-    )  # fmt: skip
+    around = Around(loop, say, nodes or Nodes(plan, {}, loop, say, nobody_listens), teller or Teller())
+    begun = Begun(Start(plan, record, MemoryFiles()), around)
+    begun.launchers = Known(begun, ranks) if ranks else begun.launchers
+    return begun

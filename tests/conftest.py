@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 # Folders of files, each of which would be looked through by each worker.
 collect_ignore = ["children", "golden"]
 # Tests of these folders start processes by their nature.
-WITH_PROCESSES = ("supervise", "cluster", "launchers", "charts")
+WITH_PROCESSES = ("supervise", "processes", "output", "control", "notify", "cli", "cluster", "launchers", "charts")
 # Of these, all have a marker: what they need is installed only where they are asked for.
 MARKED = {"launchers": "launchers", "charts": "charts", "cluster": "chaos"}
 STARTERS = ((subprocess, "Popen"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"), (os, "system"))

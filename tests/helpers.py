@@ -13,18 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
-from unittest.mock import Mock
 
 import pytest
 
 from ranklaunch.adapters import launchers
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher, Signals, Started
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.env.job import Program
 from ranklaunch.env.reader import Reader
+from ranklaunch.output.pipe import Output, PipeReader
 from ranklaunch.plan.agreement import is_of_ranks
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
+from ranklaunch.system.loop import Loop
 from testbench.places import ROOT
 
 TESTS = ROOT / "tests"
@@ -295,12 +296,40 @@ def launcher(plan: Plan) -> Launcher:
     return launchers.started(plan.processes[0], plan)
 
 
+def pipe_reader(written: bytes) -> PipeReader:
+    """Return the reader of a pipe, after a process has written into the pipe and closed it."""
+    readable, writable = os.pipe()
+    os.write(writable, written)
+    os.close(writable)
+    output = Output((), "", lambda *lines: None, lambda: 0.0, pytest.fail)
+    made = PipeReader(readable, output, Loop())
+    made.drain()
+    return made
+
+
+class NoSignals(Signals):
+    """Sends no signal. held_after: seconds after which a child is to be held with its ranks."""
+
+    def __init__(self, child: Started) -> None:
+        self.child = child
+        self.held_after: list[float] = []
+
+    def after(self, seconds: float, act: Callable[[], None]) -> None:
+        if act == self.child.hold_with_ranks:
+            self.held_after.append(seconds)
+
+
+class NoProcess(Started):
+    """A started launcher without a process and without ranks."""
+
+    def left(self) -> list[Any]:
+        return []
+
+
 def holds(plan: Plan) -> tuple[float, float]:
     """Return after how many seconds a plan's launcher is held in a stop and after a failure; 0: never."""
-    times: list[list[float]] = [[], []]
-    child, signals = Mock(), Mock()
-    after = [lambda seconds, act, found=found: found.append(seconds) if act == child.hold_with_ranks else None for found in times]
-    signals.after = after[0]
-    launcher(plan).stop(signals, child, 15)
-    launcher(plan).failing(after[1], child, lambda: None)
-    return sum(times[0]), sum(times[1])
+    child = NoProcess()
+    in_stop, after_failure = NoSignals(child), NoSignals(child)
+    launcher(plan).stop(in_stop, child, 15)
+    launcher(plan).failing(after_failure.after, child, lambda: None)
+    return sum(in_stop.held_after), sum(after_failure.held_after)

@@ -7,18 +7,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import helpers
 import pytest
 
-from ranklaunch.diagnose import outputs
+from ranklaunch.diagnose.failures import inner_report
 from ranklaunch.plan.model import as_json
-from ranklaunch.supervise import diagnosis, record
+from ranklaunch.supervise import judge, record
 from ranklaunch.supervise.record import Record
 from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import Culprit, Verdict
+from ranklaunch.verdict.model import Culprit, Judgement, Verdict
 
 BEGAN = 1_790_000_000.0  # seconds since 1970
 DOWN_S = 5_000.0  # that the machine had been up
@@ -32,11 +31,7 @@ class LeftBehind:
         self.at = 0.0
         self.fast = 0.0
         self._nodes, self._slots = nodes, slots
-        clock = SimpleNamespace(
-            monotonic=lambda: DOWN_S + self.at, time_ns=lambda: int((BEGAN + self.at + self.fast) * 1e6) * 1000,
-            strftime=time.strftime, gmtime=time.gmtime,
-        )  # fmt: skip
-        monkeypatch.setattr(record, "time", clock)
+        monkeypatch.setattr(record, "time", Clock(self))
 
     def node(self, node: int = 0, attempt: int = 1, restart: int = 0) -> OnNode:
         return OnNode(self, node, attempt, restart)
@@ -49,6 +44,22 @@ class LeftBehind:
         }  # fmt: skip
         planned = helpers.plan(env, method="spawn", python="python3")
         return as_json(replace(planned, job=replace(planned.job, restart=restart)))
+
+
+class Clock:
+    """The module `time`, for a writer in a folder of LeftBehind."""
+
+    strftime = staticmethod(time.strftime)
+    gmtime = staticmethod(time.gmtime)
+
+    def __init__(self, left: LeftBehind) -> None:
+        self._left = left
+
+    def monotonic(self) -> float:
+        return DOWN_S + self._left.at
+
+    def time_ns(self) -> int:
+        return int((BEGAN + self._left.at + self._left.fast) * 1e6) * 1000
 
 
 class OnNode:
@@ -113,7 +124,8 @@ def _verdict(outcome: str, code: int, reason: str, more: Mapping[str, Any]) -> V
     given = dict(more)
     culprit = given.pop("culprit", None)
     failures, notes, victims = given.pop("failures", ()), given.pop("notes", ()), given.pop("victims", ())
-    return Verdict(outcome, code, reason, culprit, victims, record.now(), record.now(), failures, notes, more=given)
+    judgement = Judgement(outcome, code, reason, culprit, failures, notes)
+    return Verdict(judgement, victims, record.now(), record.now(), given)
 
 
 def culprit(rank: int = 1, node: int = 0, **more: Any) -> Culprit:
@@ -124,5 +136,5 @@ def culprit(rank: int = 1, node: int = 0, **more: Any) -> Culprit:
 def told(text: str, code: int, program: str = "./train.sh", ranks: int = 1) -> tuple[str, str]:
     """The line of the entry that explains it, and what its own launcher says where that is the reason."""
     plan = helpers.plan(helpers.local(ranks), method="plain" if ranks == 1 else "spawn", program=program)
-    error = diagnosis.known(text.encode(), plan, code=code)
-    return (error.line if error else ""), outputs.inner_report(text)
+    error = judge.known_error(text.encode(), plan, code=code)
+    return (error.line if error else ""), inner_report(text)

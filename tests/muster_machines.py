@@ -14,7 +14,7 @@ from ranklaunch.muster.events import Action, Event, Machine, Now
 from ranklaunch.muster.hub import Hub
 from ranklaunch.muster.member import Member
 from ranklaunch.plan.model import Muster
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import messages
 from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Culprit
 
@@ -288,8 +288,8 @@ class Lone:
 
 def suspect(node: int, at: float = EPOCH, code: int = 3, **more: Any) -> dict[str, Any]:
     culprit = Culprit(node, node, 100, code, None, False, ("boom",), f"rank {node}", f"h{node}")
-    return {**blame.as_message(Suspect(node, at, "failed", code, "", culprit)), **more}
+    return {**messages.as_message(Suspect(node, at, "failed", code, "", culprit)), **more}
 
 
 def finish(node: int, at: float = EPOCH) -> dict[str, Any]:
-    return blame.as_message(Finish(node, None, at))
+    return messages.as_message(Finish(node, None, at))

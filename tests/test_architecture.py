@@ -29,9 +29,9 @@ WITH_EFFECTS = (
     *(f"hangs/{name}.py" for name in _OF_HANGS),
     *(f"logs/{name}.py" for name in ("merging", "reading", "search")),
     *(f"muster/{name}.py" for name in ("dialler", "door", "driver", "nodes")),
-    *(f"notify/{name}.py" for name in ("hook", "metrics", "notifications")),
+    *(f"notify/{name}.py" for name in ("endpoint", "hook", "metrics", "notifications")),
     "report/reading.py", "tune/experiments",
-    "restarts/cleaning.py", "restarts/decision.py", "restarts/round_facts.py",
+    "restarts/cleaning.py", "restarts/round_facts.py",
 )  # fmt: skip
 STARTING = (
     "control",
@@ -79,7 +79,7 @@ TOUCH = {
     "fork", "kill", "killpg", "system", "popen", "Popen", "signal", "setitimer", "alarm", "pause", "sigwait", "raise_signal",
 }  # fmt: skip
 # Templates, as Jinja's own loader does for the others.
-READS = {"render/simple.py": {"open", "isfile"}, "simple_templates.py": {"open", "isfile"}}
+READS = {"render/templates.py": {"open", "isfile"}}
 
 
 @dataclass
@@ -284,6 +284,14 @@ def test_the_testbench_knows_no_test() -> None:
     own = {path.stem for path in (helpers.ROOT / "tests").rglob("*.py")} - {"__init__"}
     files = [path for name in FOR_DEVELOPMENT for path in (helpers.ROOT / name).rglob("*.py")]
     assert {place(path) for path in files if own & {name.partition(".")[0] for name in facts(path).imports}} == set()
+
+
+def test_folders_of_tests_are_rooms() -> None:
+    """Those beside the rooms have jobs of a kind."""
+    tests = helpers.ROOT / "tests"
+    folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
+    rooms = {name.removeprefix("ranklaunch.").partition(".")[0] for name in MODULES} | {*OTHERS}
+    assert folders - rooms == {"charts", "cluster", "containers", "launchers"}
 
 
 def test_nothing_else_is_linked() -> None:

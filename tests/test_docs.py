@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,9 +20,9 @@ import pytest
 from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.cli import options
 from ranklaunch.entrypoints import explain, layout, report, status
 from ranklaunch.entrypoints.main import COMMANDS
@@ -199,7 +201,8 @@ def test_every_field_of_a_plan_is_named() -> None:
 
 def test_every_field_of_a_verdict_is_named() -> None:
     page = TEXTS[DOCS / "supervision.md"]
-    said = {*names_of(verdict.Verdict), "stop", "hang"} - {"more"}  # in whose place stand the keys of companions
+    own = {*names_of(verdict.Verdict)} - {"more", "judgement"}  # in whose place stand the keys of plugins, and the judgement's
+    said = {*own, *names_of(verdict.Judgement), "stop", "hang"}
     names = [*said, *names_of(verdict.Culprit), *names_of(verdict.Victim)]
     assert {name for name in names if not re.search(rf'"{name}"', page)} == set()
     culprit = {f"culprit.{name}" for name in names_of(verdict.Culprit)}
@@ -315,7 +318,8 @@ def test_command_lines_parse(page: Path) -> None:
         if match and match[1] not in ("ranktable", "layout") and "..." not in line:  # their lines are run as they are, below
             parser = parser_of(match[1])
             _, program = parser.split(shlex.split(match[2], comments=True))
-            assert program or line in spans(page), f"{page_id(page)} has no program: {line}"  # prose may name options alone
+            of_body = match[1] == "plan" and "--spec" in match[2]  # whose command has the program
+            assert program or of_body or line in spans(page), f"{page_id(page)} has no program: {line}"  # prose may name options alone
 
 
 def parser_of(command: str) -> options.Parser:
@@ -362,6 +366,146 @@ def test_plan_of_the_page_for_a_start_is_real(tmp_path: Path) -> None:
     result = helpers.call(*words[:1], "--root", str(tmp_path), *words[1:])
     assert result.code == 0, result.err
     assert_shown(shown, result.out)
+
+
+# ModelArts
+
+SAMPLES = ROOT / "examples" / "environments"
+BOOT = 'ranklaunch run -- "${MA_JOB_DIR}"/code/train.py --epochs 3'
+
+
+@every_page
+def test_the_boot_command_of_modelarts_is_spelled_in_one_way(page: Path) -> None:
+    for line in code(page):
+        if "ranklaunch run" in line and "MA_JOB_DIR" in line:
+            assert line.strip() == BOOT, f"{page_id(page)}: {line}"
+
+
+def test_no_example_sets_a_name_that_modelarts_keeps_for_itself() -> None:
+    """Its FAQ modelarts_05_0093: users may not set names that begin with MA_. Golden files show that the old names are still read."""
+    of_users = {name for v in every_variable() for name in v.names if name.startswith("MA_") and v.setter(name) == "user"}
+    assert "MA_RUN_METHOD" in of_users
+    sets = re.compile(rf"\b({'|'.join(sorted(of_users))})\b[\"']?[ ]*[=:]")
+    examples = [path for folder in ("examples", "charts", "containers") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    pages = [page for page in PAGES if page.name not in ("CONTRIBUTING.md", "CHANGELOG.md")]
+    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in (*examples, *pages)}
+    assert {str(path.relative_to(ROOT)): sets.findall(text) for path, text in texts.items() if sets.search(text)} == {}
+
+
+@pytest.mark.parametrize(("name", "nodes", "index"), [("modelarts-1-node.env", 1, 0), ("modelarts-4-nodes.env", 4, 2)])
+def test_sample_environments_of_modelarts_are_whole(name: str, nodes: int, index: int, tmp_path: Path) -> None:
+    """The page shows the file, the file makes a plan of every node, and nothing in it is refused or left aside."""
+    sample = SAMPLES / name
+    assert f"```\n{sample.read_text(encoding='utf-8')}```\n" in TEXTS[DOCS / "modelarts.md"]
+    words = ("plan", "--root", str(tmp_path), "--format", "json", "--env-file", str(sample))
+    result = helpers.call(*words, "--all-nodes", "--", "train.py")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
+    assert [each["job"]["node_index"] for each in found] == list(range(nodes))
+    for each in found:
+        assert (each["platform"], each["method"], each["job"]["accelerator"]) == ("modelarts", "torchrun", "npu")
+        assert (each["job"]["world_size"], each["warnings"]) == (8 * nodes, [])
+    one = json.loads(helpers.call(*words, "--", "train.py").out)
+    assert one["job"]["node_index"] == index
+
+
+def test_a_job_of_modelarts_is_planned_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    section = TEXTS[DOCS / "modelarts.md"].partition("\n### Plan the job before it is sent\n")[2]
+    spec, plan_of_it = (shlex.split(line) for line in re.findall(r"^    ranklaunch (.*)$", section.partition("\n## ")[0], re.MULTILINE))
+    assert spec[-2] == ">"
+    body = helpers.call(*spec[:-2])
+    assert body.code == 0, body.err
+    (tmp_path / spec[-1]).write_text(body.out, encoding="utf-8")
+    result = helpers.call(*plan_of_it, "--format", "json")
+    assert result.code == 0, result.err
+    assert [each["processes"][0]["argv"][-1] for each in json.loads(result.out)] == ["/app/train.py"] * 2
+
+
+@pytest.mark.parametrize("section", ["torchrun", "msrun", "Rank table", "Horovod"])
+def test_each_side_by_side_is_what_ranklaunch_plans(section: str, tmp_path: Path) -> None:
+    text = TEXTS[DOCS / "modelarts-before-after.md"].partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    rows = "| exits with 7 |", "| the job is stopped |", "| logs |", "| retries |"
+    assert all(row.strip("| ") in text for row in rows)
+    (block,) = [found[2] for found in FENCE.finditer(text)]
+    command, _, shown = block.partition("\n")
+    words = shlex.split(command)[2:]
+    words[words.index("--env-file") + 1] = str(ROOT / words[words.index("--env-file") + 1])
+    result = helpers.call(words[0], "--root", str(tmp_path), *words[1:])
+    assert result.code == 0, result.err
+    assert_shown(shown, result.out)
+
+
+def test_cann_s_logs_are_where_the_pages_say(tmp_path: Path) -> None:
+    page = TEXTS[DOCS / "modelarts.md"].partition("\n### CANN's own logs\n")[2].partition("\n## ")[0]
+    folders = dict(re.findall(r"^\| (ranktable|any other) \| attempt_K/(\S+?),", page, re.MULTILINE))
+    assert folders == {"ranktable": "ascend/rank_R", "any other": "ascend"}
+    (row,) = re.findall(r"^\| `ASCEND_PROCESS_LOG_PATH` \|.*$", TEXTS[DOCS / "ranktables.md"], re.MULTILINE)
+    assert all(f"attempt_K/{folder} " in row for folder in folders.values())
+    for name in ("ranktables.md", "evidence.md"):
+        assert "modelarts.md#canns-own-logs" in TEXTS[DOCS / name]
+    sample = ("--root", str(tmp_path), "--format", "json", "--env-file", str(SAMPLES / "modelarts-4-nodes.env"))
+    logs = "/home/ma-user/modelarts/log/attempt_1"
+
+    def set_to(method: str, *words: str) -> set[str]:
+        result = helpers.call("plan", *sample, "--method", method, *words, "--", "train.py")
+        assert result.code == 0, result.err
+        found = json.loads(result.out)
+        common = {each["name"]: each["value"] for each in found["recorders"]["variables"]}
+        return {{**common, **process["env"]}.get("ASCEND_PROCESS_LOG_PATH", "") for process in found["processes"]}
+
+    assert set_to("ranktable", "--rank-table", "/user/config") == {f"{logs}/ascend/rank_{rank}" for rank in range(16, 24)}
+    assert {path for method in ("torchrun", "msrun", "spawn") for path in set_to(method)} == {f"{logs}/ascend"}
+
+
+def test_codes_of_cann_that_the_page_names_can_be_searched() -> None:
+    """By the page, and by the command."""
+    codes = re.findall(r"ranklaunch explain --find (\S+?)`", TEXTS[DOCS / "modelarts.md"])
+    assert {"507054", "EI0002"} <= set(codes)
+    for code_of_cann in codes:
+        assert f"`{code_of_cann}`: [" in TEXTS[DOCS / "known-errors.md"]
+        found = helpers.call("explain", "--find", code_of_cann)
+        assert (found.code, "What to do: " in found.out) == (0, True), code_of_cann
+
+
+SIDES = {
+    "torchrun": ("nnodes", "nproc_per_node", "node_rank", "master_addr"),
+    "accelerate": ("num_machines", "num_processes", "machine_rank", "main_process_ip"),
+    "deepspeed": ("master_addr",),
+    "mpirun": ("np", "bind-to"),
+}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("method", SIDES)
+def test_both_sides_of_a_script_for_slurm_start_the_same(method: str, tmp_path: Path) -> None:
+    """Options of the launcher on node 0, and the program: as bash makes them of today's side, and as ranklaunch plans the other."""
+    section = (DOCS / "slurm.md").read_text(encoding="utf-8").partition(f"\n### {method}\n")[2].partition("\n#")[0]
+    today, ours = (textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE))
+    asked = ("plan", "--slurm", "nodes=4,gpus=8", "--format", "json", *shlex.split(ours)[3:])
+    plan = helpers.call(*asked, env={"PATH": "/usr/bin:/bin"}).json
+    assert (shlex.split(ours)[:3], plan["method"], plan["job"]["world_size"]) == (["srun", "ranklaunch", "run"], method, 32)
+
+    programs = {"srun": 'exec "$@"', "scontrol": "printf 'node%s\\n' 1 2 3 4", method: 'printf \'%s\\n\' "$0" "$@" >argv'}
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    head = 'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "node[1-4]"}
+    subprocess.run(["bash", "-euc", head + today], env=env, cwd=tmp_path, check=True, timeout=60)
+    argv = (tmp_path / "argv").read_text().splitlines()
+    by_us = plan["processes"][0]["argv"]
+    assert {name: option(argv, name) for name in SIDES[method]} == {name: option(by_us, name) for name in SIDES[method]}
+    assert argv[-3:] == by_us[-3:] == ["train.py", "--epochs", "3"]
+    if method == "deepspeed":
+        (file,) = (file["text"] for file in plan["files"] if file["path"].endswith("/hostfile"))
+        assert (tmp_path / "hostfile").read_text().split() == file.split()
+
+
+def option(argv: list[str], name: str) -> str:
+    """Return the value of -name VALUE, --name VALUE or --name=VALUE."""
+    words = [word for each in argv for word in (each.partition("=")[::2] if each.startswith("-") and "=" in each else (each,))]
+    return words[next(i for i, word in enumerate(words) if word.lstrip("-") == name) + 1]
 
 
 def test_plan_as_json_is_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

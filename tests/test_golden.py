@@ -28,7 +28,7 @@ from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, Inputs, case_id, inpu
 from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.shared import communication
+from ranklaunch.adapters.launchers.shared import variables
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.plan import prelaunch
 from ranklaunch.rank_wrapper import rank
@@ -42,7 +42,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
     """Plans a case below a root of its own, so that nothing of this machine is seen: neither its files nor where the repository is."""
 
     monkeypatch.setattr(rank, "STAND_IN", "/opt/ranklaunch/programs/place_rank.py")
-    monkeypatch.setattr(communication, "RANKSIDE_PATH", "/opt/ranklaunch/rankside/path")
+    monkeypatch.setattr(variables, "RANKSIDE_PATH", "/opt/ranklaunch/rankside/path")
     monkeypatch.setattr(prelaunch, "MEASURE", "/opt/ranklaunch/programs/measure.py")
     monkeypatch.setattr(bounded, "call", lambda work, what: work())  # own templates, in this process
     folders: list[Path] = []

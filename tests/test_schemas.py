@@ -1,4 +1,4 @@
-"""docs/schemas/: made from the types, strict, and true of all that commands say; core/test_api.py shows that of every golden plan."""
+"""docs/schemas/: made from the types, strict, and true of all that commands say; api/test_api.py shows that of every golden plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import helpers
 import pytest
 
 from ranklaunch.verdict.events import EVENTS
-from ranklaunch.verdict.model import Culprit, KnownError, Verdict, Victim, as_json
+from ranklaunch.verdict.model import Culprit, Judgement, KnownError, Verdict, Victim, as_json
 from testbench import places
 from testbench.judges import formats
 
@@ -29,7 +29,7 @@ def test_they_are_made_from_the_types() -> None:
 def verdict() -> dict[str, Any]:
     error = KnownError("name", "cause", "line", "meaning", "remedy", "source", "no")
     culprit = Culprit(1, None, None, 137, "SIGKILL", True, ("a line",), "rank 3", "host", "2026-01-01T00:00:00+00:00", error)
-    made = Verdict("failed", 137, "a reason", culprit, (Victim(0, 0, "SIGTERM"),), "t", "t", (culprit,), ("a note",))
+    made = Verdict(Judgement("failed", 137, "a reason", culprit, (culprit,), ("a note",)), (Victim(0, 0, "SIGTERM"),), "t", "t")
     return json.loads(json.dumps(as_json(made)))  # type: ignore[no-any-return]
 
 

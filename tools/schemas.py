@@ -21,7 +21,7 @@ from typing import Any, Literal, Union
 
 from ranklaunch import fields
 from ranklaunch.adapters.platforms.shared import user_rows
-from ranklaunch.adapters.platforms.shared.row import Refusal, Row
+from ranklaunch.adapters.platforms.shared.base import Refusal, Row
 from ranklaunch.report.model import Report
 from ranklaunch.schemas import answers, ends, plan, record, verdict
 from ranklaunch.verdict import events

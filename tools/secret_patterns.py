@@ -17,7 +17,7 @@ from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_cla
 PATH = Path(__file__).resolve().parent.parent / "src" / "ranklaunch" / "redact" / "patterns.py"
 VERSION = version("detect-secrets")
 MOST = 256  # characters of what a rule repeats without a bound
-# Found by the name before it or by being in a URL, which ranklaunch.redact.line does for all names, or by a wider rule; or no secret.
+# Found by the name before it or by being in a URL, which ranklaunch.redact.lines does for all names, or by a wider rule; or no secret.
 LEFT_OUT = {
     "Artifactory Credentials", "Basic Auth Credentials", "Cloudant Credentials", "IBM COS HMAC Credentials", "IBM Cloud IAM Key",
     "NPM tokens", "OpenAI Token", "Private Key", "Public IP (ipv4)", "SoftLayer Credentials",

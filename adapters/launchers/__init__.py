@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ranklaunch.adapters.launchers.shared.base import own_launcher, own_script
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher, own_script
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import BY_MPI, METHOD
@@ -27,6 +26,8 @@ WITH_TASKS = ("tensorflow", "plain")
 WITHOUT_RANKS = ("mpirun", "msrun")
 # Methods for a platform that has started each rank.
 PER_RANK = ("spawn", "plain")
+# Methods that know node 0 by its address: several nodes need machines, or namespaces, of their own.
+BY_ADDRESS = ("msrun",)
 # Methods that start the program once on each node.
 ONCE = ("plain", "pytorch", "tensorflow")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
 from ranklaunch.adapters.launchers.shared.accelerate import default_file, merge
-from ranklaunch.adapters.launchers.shared.launcher import Need
+from ranklaunch.adapters.launchers.shared.base import Need
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, user_options
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
+from ranklaunch.adapters.launchers.shared.base import After, FromNode0, Launcher, Need, RanksFirst, Signals, Started
 from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
-from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.adapters.launchers.shared.launcher import After, FromNode0, Launcher, Need, RanksFirst, Signals, Started
+from ranklaunch.adapters.launchers.shared.variables import without_slurm_tasks
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import NUMACTL

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, user_options
-from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python, of_ranks
-from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.adapters.launchers.shared.launcher import FromNode0, Need
+from ranklaunch.adapters.launchers.shared.base import FromNode0, Need
+from ranklaunch.adapters.launchers.shared.variables import INTERFACE, of_python, of_ranks, without_slurm_tasks
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, make_nodes
 from ranklaunch.env.reader import Reader, Variable

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
-from ranklaunch.adapters.launchers.shared.launcher import After, Launcher, Need, RanksFirst, Started
+from ranklaunch.adapters.launchers.shared.base import After, Launcher, Need, RanksFirst, Started
 from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job

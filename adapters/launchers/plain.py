@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, once, own_script
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, Launcher, once, own_script
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader
 from ranklaunch.plan.model import Plan

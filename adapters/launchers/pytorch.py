@@ -10,8 +10,8 @@ import re
 from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import base
-from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
+from ranklaunch.adapters.launchers.shared.variables import without_slurm_tasks
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable

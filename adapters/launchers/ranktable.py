@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import route
-from ranklaunch.adapters.launchers.shared.base import in_attempt, planned, rank_process
-from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
-from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher, in_attempt, planned, rank_process
 from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
+from ranklaunch.adapters.launchers.shared.variables import PROCESS_LOG_PATH, as_slurm_task
 from ranklaunch.env.job import Job, Node
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import RANK_TABLE_PATHS, WAIT_S

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, master_waits, meeting_host, planned, rank_process
-from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, Launcher, master_waits, meeting_host, planned, rank_process
+from ranklaunch.adapters.launchers.shared.variables import as_slurm_task
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import VISIBLE_GPUS, mig_devices

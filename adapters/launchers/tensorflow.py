@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import base
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Node
 from ranklaunch.env.reader import Reader, Variable

@@ -12,6 +12,12 @@ from typing import Any
 from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
 from ranklaunch.adapters.launchers.shared.base import (
     ROUTE_PLAN,
+    SETTLE_S,
+    After,
+    Launcher,
+    Need,
+    Signals,
+    Started,
     failed_with,
     in_attempt,
     launcher_process,
@@ -19,7 +25,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     planned,
     script_or_module,
 )
-from ranklaunch.adapters.launchers.shared.launcher import SETTLE_S, After, Launcher, Need, Signals, Started
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable, platform_count
@@ -291,7 +296,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     options, source = OPTIONS.options(extra), reader.source(EXTRA)
     if job.has_peers:
         contradictions.warn_of_meeting(reader, source, options, "--master_addr", "--master_port")
-    elif "--master_port" in options or reader.given(MASTER_PORT):
+    elif "--master_port" in options or not all(each.is_derived for each in reader.candidates(MASTER_PORT)):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
     if not _keeps_order(job, extra):
         backend = OPTIONS.last(extra, "--rdzv_backend")

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, per_rank
-from ranklaunch.adapters.platforms.shared.row import Shipped, holds, made
-from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, Place, Shipped, holds, made, per_rank
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.reader import Variable as Variable

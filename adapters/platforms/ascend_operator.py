@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, make_nodes
 from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import self_index
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, platform_count
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX

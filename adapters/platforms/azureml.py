@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ranklaunch.adapters.platforms.shared import base, batch, row_platform
+from ranklaunch.adapters.platforms.shared import base, batch
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import Fact, copied, of_hosts
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable, platform_count
@@ -30,7 +30,7 @@ def _config(value: str) -> tuple[tuple[str, ...], str]:
 
 
 HOSTS: Variable[tuple[parse.Endpoint, ...]] = Variable(
-    "node_addresses", ("AZ_BATCH_HOST_LIST",), row_platform.listed, (), "addresses of all nodes, in node order", "platform",
+    "node_addresses", ("AZ_BATCH_HOST_LIST",), base.listed, (), "addresses of all nodes, in node order", "platform",
 )  # fmt: skip
 CONFIG: Variable[tuple[tuple[str, ...], str] | None] = Variable(
     "distributed_config", ("AZUREML_CR_DISTRIBUTED_CONFIG",), _config, None,

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import NODES, SLOTS, devices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ranklaunch.adapters.platforms.shared import base, unrecognised
-from ranklaunch.adapters.platforms.shared.row_platform import Place, own_slots
+from ranklaunch.adapters.platforms.shared.base import Place, own_slots
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import (

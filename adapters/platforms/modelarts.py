@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, suffix
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, settings, tasks
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.parse import Endpoint

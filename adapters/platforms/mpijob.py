@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, make_nodes
 from ranklaunch.env.reader import Reader, Variable

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env.reader import Reader
 
 

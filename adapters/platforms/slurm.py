@@ -6,7 +6,7 @@ Source of the variables: https://slurm.schedmd.com/srun.html and https://slurm.s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -73,6 +73,8 @@ COMPONENT_GPUS = Variable(
 )  # fmt: skip
 
 
+# By the values of the launchers' own variables.
+PORTS = tuple(platform_count(value, (), "port by the job's number") for value in ("master_port", "muster_port", "sshd_port"))
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 OWN_STEPS = "42949672[89][0-9]"  # of Slurm: the shell of salloc, the script of sbatch, what holds a job's processes
 _NO_STEP = f"no {STEP_ID.name} of srun"
@@ -97,6 +99,7 @@ class Slurm(batch.System):
             yield from _own_index(reader, hosts)
             yield from islice(copied(reader, NODES, SIZE), 1)
         yield from _slots(reader, hosts)
+        yield from _ports(reader)
 
     def job_id(self, reader: Reader) -> str:
         """Return JOB.STEP, or JOB in a script."""
@@ -115,6 +118,16 @@ class Slurm(batch.System):
         )
 
 
+def _ports(reader: Reader) -> Iterator[Fact]:
+    """Yield ports for this job alone, by its number: another job may have the same first node."""
+    job = reader.seen(JOB_ID)
+    if re.fullmatch("[0-9]{1,12}", job):
+        for place, variable in enumerate(PORTS):
+            first = settings.FIRST_PORT + place
+            source = f"{first} + {JOB_ID.name} % {settings.JOBS} * {settings.PORTS_OF_A_JOB}"
+            yield variable, source, first + int(job) % settings.JOBS * settings.PORTS_OF_A_JOB
+
+
 def _own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     here = reader.get(NODE_NAME)
     if here in hosts:
@@ -122,6 +135,20 @@ def _own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     elif here and len(hosts) > 1 and not reader.by_user(NODE_INDEX):
         others = clipped(", ".join(hosts))
         reader.problem(f"{reader.told(NODE_NAME)} is none of {others}: these are another job's; unset them or set {NODE_INDEX.name}")
+
+
+def allocated(env: Mapping[str, str], nodes: int, gpus: int) -> dict[str, str]:
+    """Return an environment as in a step of srun on node 0 of an allocation. Names of hosts and the job's number are made up."""
+    hosts = f"node[1-{nodes}]" if nodes > 1 else "node1"
+    number, tasks = str(nodes), f"1(x{nodes})"
+    step = {
+        JOB_ID.name: "0", STEP_ID.name: "0", JOB_NODES.name: hosts, STEP_NODES.name: hosts, NODE_NAME.name: "node1",
+        **dict.fromkeys(SIZE.names, number), "SLURM_NTASKS": number, **dict.fromkeys(TASKS.names, tasks),
+        **dict.fromkeys(("SLURM_NODEID", "SLURM_PROCID", TASK_HERE.name), "0"),
+        **({"SLURM_GPUS_ON_NODE": str(gpus)} if gpus else {}),
+    }  # fmt: skip
+    leftover = ("SLURM_", "CUDA_VISIBLE_DEVICES")
+    return {**{name: value for name, value in env.items() if not name.startswith(leftover)}, **step}
 
 
 # Heterogeneous jobs

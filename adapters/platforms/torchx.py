@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import NODE_INDEX
 

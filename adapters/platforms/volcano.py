@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, tasks
 from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import BY_MPI, HOSTS, JOB_NAME, METHOD, NODE_INDEX, NODES

@@ -3,4 +3,5 @@
 #
 # RANKLAUNCH_ON_EVENT="sh examples/hooks/slurm_comment.sh"
 reason=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["reason"][:200])' "$2") || exit
-exec scontrol update "JobId=$SLURM_JOB_ID" "Comment=$1: $reason"
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}  # an array's number would mean all of its tasks
+exec scontrol update "JobId=${job:-$SLURM_JOB_ID}" "Comment=$1: $reason"

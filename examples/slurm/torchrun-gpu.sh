@@ -39,6 +39,12 @@ if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; t
     fi
 fi
 
+# The log folder of all starts. The job as scontrol takes it: the id alone may mean a whole array.
+export RANKLAUNCH_LOG_DIR="${RANKLAUNCH_LOG_DIR:-ranklaunch-logs/job_$SLURM_JOB_ID.0}"
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-$SLURM_JOB_ID}
+export SLURM_RESTART_COUNT="${SLURM_RESTART_COUNT:-0}"  # a failed device is then left to the next start
+
 # What each node's ranklaunch is told. By env, for bash has its own meaning for some names, such as UID and RANDOM.
 told=(
     RANKLAUNCH_SLOTS=8
@@ -48,11 +54,30 @@ told=(
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
 env "${told[@]}" srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none ranklaunch run -- examples/ddp_digits.py --epochs 5
 code=$?
+
+# The verdict of node 0: the reason of a failure, and a host that should be left out.
+verdict=$RANKLAUNCH_LOG_DIR
+((SLURM_NNODES < 2)) || verdict+=/node_0
+verdict+=/attempt_$((${SLURM_RESTART_COUNT:-0} + 1))/verdict.json
+host=
+if ((code)) && [[ -r $verdict ]]; then
+    host=$(sed -n '/^ "suspect_host": {/,/^ }/s/^  "host": "\([A-Za-z0-9._-]*\)",*$/\1/p' -- "$verdict")
+    reason=$(sed -n 's/^ "reason": "\(.*\)",*$/\1/p' -- "$verdict")
+    printf -v reason %b "${reason//\\\"/\"}"
+    scontrol update "JobId=$job" "Comment=${reason:0:200}"
+fi
 case $code in
     0|2|69|76|78) ;;
     *)
-        if ((${SLURM_RESTART_COUNT:-0} < 2)); then
-            scontrol requeue "$SLURM_JOB_ID"
+        if ((SLURM_RESTART_COUNT < 2)); then
+            excluded=
+            [[ $(scontrol --oneliner show job "$job") =~ ' ExcNodeList='([^' ']*) ]] &&
+                excluded=${BASH_REMATCH[1]#"(null)"}
+            trap '' TERM  # this script gets SIGTERM with the requeue
+            if scontrol requeue "$job" && [[ -n $host ]]; then
+                # Slurm refuses this as long as the job runs.
+                scontrol update "JobId=$job" "ExcNodeList=${excluded:+$excluded,}$host"
+            fi
         fi
         ;;
 esac

@@ -167,9 +167,9 @@ def reason(text: str) -> str:
     if text.isascii() and text.replace(" ", "").isalnum() and max(map(len, text.split())) <= SHORT_WORD:
         return text  # whoever has just been told to end is not to wait for patterns
     try:
-        from ranklaunch.redact import output_text  # large, and only failures need it
+        from ranklaunch import showing  # with patterns: large, and only failures need them
 
-        return output_text.text(text, own=True)
+        return showing.fit_to_show(text, own=True)
     except Exception as error:  # no descriptor or memory left to load it with: nothing is better than a secret
         return LEFT_OUT.format(error)
 

@@ -46,7 +46,9 @@ def json_of(value: Any) -> Any:
 
 def from_dict(kind: Callable[..., _T], data: Any) -> _T:
     """Return a dataclass from JSON as as_dict makes it, by the annotations of its fields. A field that is missing has its default; a key
-    that is no field is left out. Raises ValueError."""
+    that is no field is left out. A dataclass with from_json() reads it itself. Raises ValueError."""
+    if hasattr(kind, "from_json"):
+        return kind.from_json(data)  # type: ignore[no-any-return]
     if not isinstance(data, Mapping):
         msg = f"expected an object, not {data!r:.80}"
         raise ValueError(msg)

@@ -28,21 +28,27 @@ class Family:
 
 
 def text(families: Iterable[Family], labels: Mapping[str, Any]) -> str:
-    """labels: of each sample. A family without samples is left out."""
+    """Return the metrics in the form of OpenMetrics 1.0. labels: of each sample. A family without samples is left out."""
     return "".join(f"{line}\n" for family in families for line in _lines(family, labels)) + "# EOF\n"
 
 
-def _lines(family: Family, labels: Mapping[str, Any]) -> Iterator[str]:
+def prometheus_text(families: Iterable[Family], labels: Mapping[str, Any]) -> str:
+    """Return the same in Prometheus' own form 0.0.4: a counter's whole name is in its head, and there are no units."""
+    return "".join(f"{line}\n" for family in families for line in _lines(family, labels, openmetrics=False))
+
+
+def _lines(family: Family, labels: Mapping[str, Any], *, openmetrics: bool = True) -> Iterator[str]:
     assert _NAME.fullmatch(family.name), family.name
     assert family.name.endswith(f"_{family.unit}" if family.unit else ""), family.name
     samples = list(family.samples)
     if not samples:
         return
-    yield f"# TYPE {family.name} {family.kind}"
-    if family.unit:
-        yield f"# UNIT {family.name} {family.unit}"
-    yield f"# HELP {family.name} {family.help.translate(_ESCAPES)}"
     end = "_total" if family.kind == COUNTER else ""
+    name = family.name if openmetrics else f"{family.name}{end}"
+    yield f"# TYPE {name} {family.kind}"
+    if family.unit and openmetrics:
+        yield f"# UNIT {name} {family.unit}"
+    yield f"# HELP {name} {family.help.translate(_ESCAPES)}"
     for own, value in samples:
         yield f"{family.name}{end}{{{_labels({**labels, **own})}}} {_number(value)}"
 

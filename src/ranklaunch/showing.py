@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from ranklaunch.redact import names, redact
+from ranklaunch.redact import forms, redact
 
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
 _LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
@@ -37,8 +37,8 @@ def clipped(text: str) -> str:
 @functools.lru_cache(maxsize=1024)  # plans of many nodes show the same again and again
 def shown(source: str, value: str) -> str:
     """source: what names the value: a variable, an option, or the path of a file, of which the folders say nothing of what is in it."""
-    if names.is_secret(source.rpartition("/")[2]):
-        return names.HIDDEN
+    if forms.is_secret(source.rpartition("/")[2]):
+        return forms.HIDDEN
     if redact.HARMLESS.fullmatch(value):
         return value
     if len(value) <= _LOOKED_AT:
@@ -62,6 +62,16 @@ _ESCAPES = _Escapes()
 def one_line(text: str) -> str:
     """Text from elsewhere as one line, which cannot look like several."""
     return printable("; ".join(text.split("\n")))
+
+
+def fit_to_show(text: str, own: bool = False) -> str:
+    """Return output of a process, or a reason, without secrets and with harmless control characters.
+
+    own: as with `lines.shown`. Logs of ranks and the stream on the console keep what was written.
+    """
+    from ranklaunch.redact import lines  # large, and only failures need it
+
+    return "\n".join(map(printable, lines.shown(text.split("\n"), own)))
 
 
 def printable(line: str) -> str:

@@ -1,4 +1,7 @@
-"""Hosts for people: `python -m testbench.hosts 3` starts three and shows how to enter them."""
+"""Hosts for people: `python -m testbench.hosts 3` starts three and shows how to enter them.
+
+A method beside the number (`2 msrun`) is that of the job which is shown.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from testbench.hosts import Hosts, kernel, missing
-from testbench.places import child
+from testbench.places import EXAMPLES, child
+
+# With the program of each.
+METHODS = {"spawn": str(child("environment.py")), "msrun": str(EXAMPLES / "msrun_digits.py")}
 
 
 def main(argv: Sequence[str]) -> int:
     reason = missing()
-    if reason or len(argv) > 1 or not all(word.isdigit() and 0 < int(word) < 200 for word in argv):
-        print(reason or "usage: python -m testbench.hosts [number of hosts, below 200]", file=sys.stderr)
+    number, method = (*argv, "3", "spawn")[:2] if len(argv) != 1 else (argv[0], "spawn")
+    is_number = number.isdigit() and 0 < int(number) < 200
+    if reason or len(argv) > 2 or not is_number or method not in METHODS:
+        usage = f"[number of hosts, below 200] [{'|'.join(METHODS)}]"
+        print(reason or f"usage: python -m testbench.hosts {usage}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with tempfile.TemporaryDirectory(prefix="ranklaunch-hosts-") as folder, Hosts(int(argv[0]) if argv else 3, Path(folder)) as hosts:
-        _tell(hosts)
+    with tempfile.TemporaryDirectory(prefix="ranklaunch-hosts-") as folder, Hosts(int(number), Path(folder)) as hosts:
+        _tell(hosts, method)
         try:
             _wait_for_person()
         except KeyboardInterrupt:
@@ -32,16 +41,18 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _tell(hosts: Hosts) -> None:
+def _tell(hosts: Hosts, method: str) -> None:
     enter = shlex.join([sys.executable, os.path.relpath(kernel.__file__), "enter"])
     ranklaunch = shlex.quote(str(Path(sys.executable).with_name("ranklaunch")))
     print(f"{len(hosts)} hosts. A shell in one of them:\n")
     for host in hosts:
         print(f"  {enter} {host.pid}    # {host.name}, {host.address}")
     print("\nA job over all of them:\n")
-    program = shlex.join(["--python", sys.executable, "--", os.path.relpath(child("environment.py"))])
+    saved = ["--checkpoint", str(hosts.folder / "digits.ckpt")] if method == "msrun" else []
+    words = ["--python", sys.executable, "--", os.path.relpath(METHODS[method]), *saved]
+    program = shlex.join(words)
     for host in hosts:
-        where = f"--nodes {len(hosts)} --node {host.index} --master-addr h0 --slots 1 --method spawn"
+        where = f"--nodes {len(hosts)} --node {host.index} --master-addr h0 --slots 1 --method {method}"
         print(f"  {enter} {host.pid} {ranklaunch} run {where} --log-dir {hosts.folder}/logs/{host.name} {program} &")
     print("  wait\n", flush=True)
 

@@ -18,9 +18,9 @@ import pytest
 from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS, launcher
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.env import settings
 from ranklaunch.env.features import CHECK_VARIABLES
 from ranklaunch.env.reader import Variable

@@ -11,7 +11,7 @@ from ranklaunch.adapters.launchers.shared.deepspeed import options
 from ranklaunch.env.job import Node
 from ranklaunch.errors import ConfigError, MissingProgramError
 from ranklaunch.plan.model import Plan
-from ranklaunch.processes import start
+from ranklaunch.processes import children
 
 EXTRA = "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS"
 PDSH = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}
@@ -152,9 +152,9 @@ def test_a_node_that_takes_no_part_needs_nothing() -> None:
         helpers.plan(helpers.local(2, "2", node), files={"pip-requirements.txt": ""}, method="deepspeed", exclude="n1") for node in (0, 1)
     ]
     assert [len(each.prepare) for each in plans] == [1, 0]
-    start.require_program(plans[1])
+    children.require_program(plans[1])
     with pytest.raises(MissingProgramError):
-        start.require_program(plans[0])
+        children.require_program(plans[0])
 
 
 def test_without_a_muster_nobody_would_tell_the_others() -> None:

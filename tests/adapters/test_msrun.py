@@ -273,6 +273,25 @@ def test_recovery_settings_stay_and_stale_ones_go() -> None:
     assert set(plan(**stale, **kept).processes[0].unset) == {*stale}
 
 
+@helpers.for_each(
+    {
+        "as MindSpore's pages write it": ("{TTP:1,UCE:1,ARF:1}", True),
+        "as Ascend Operator writes it": ("{ARF:1,RSC:1}", True),
+        "quoted": ('{"ARF": 1}', True),
+        "off": ("{TTP:1,ARF:0}", False),
+        "others": ("{TTP:1,UCE:1,HCCE:1}", False),
+        "none": ("", False),
+    }
+)
+def test_a_recovery_that_needs_the_other_ranks_alive_is_warned_of(value: str, warned: bool) -> None:
+    """Whatever the method: the plan says why ARF does nothing, and what to do."""
+    for method in ("msrun", "spawn", "plain"):
+        found = helpers.plan(helpers.modelarts(2, 2, 1, MS_ENABLE_TFT=value), method=method)
+        said = [text for text in found.warnings if "ARF" in text]
+        assert len(said) == warned
+        assert all("RANKLAUNCH_MAX_RESTARTS" in text and "taskd" in text for text in said)
+
+
 def test_ranks_write_files_of_their_own() -> None:
     found = plan()
     assert found.outputs

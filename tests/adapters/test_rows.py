@@ -14,7 +14,7 @@ from recorded_places import recorded_cases
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.row import Row, names_in
+from ranklaunch.adapters.platforms.shared.base import Row, names_in
 from ranklaunch.entrypoints import check
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import as_dict, names

@@ -409,3 +409,64 @@ def test_tasks_stay_where_they_mislead_nobody(method: str) -> None:
 
 def test_without_slurm_nothing_is_told_of_tasks() -> None:
     assert not any(name.startswith("SLURM_") for name in helpers.plan({}, method="spawn", RANKLAUNCH_SLOTS="2").processes[0].env)
+
+
+# An allocation that is asked for alone
+
+
+@pytest.mark.parametrize(
+    ("asked", "slots", "kind"), [("nodes=3,gpus=8", [8] * 3, "gpu"), ("nodes=2", [1] * 2, "cpu"), ("nodes=1,gpus=4", [4], "gpu")]
+)
+def test_the_plan_of_an_allocation(asked: str, slots: list[int], kind: str) -> None:
+    """On a login node: what another job has left in the environment counts for nothing."""
+    leftover = {"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "x[1-9]", "CUDA_VISIBLE_DEVICES": "", "SLURM_HET_SIZE": "2"}
+    found = helpers.call("plan", "--slurm", asked, "--format", "json", "train.py", env=leftover).json
+    assert (found["platform"], found["job"]["accelerator"]) == ("slurm", kind)
+    assert [(node["host"], node["slots"]) for node in found["job"]["nodes"]] == [(f"node{i + 1}", n) for i, n in enumerate(slots)]
+    every = helpers.call("plan", "--slurm", asked, "--all-nodes", "--format", "json", "train.py", env=leftover).json
+    assert [plan["job"]["node_index"] for plan in every] == list(range(len(slots)))
+
+
+@helpers.for_each(["nodes=0", "nodes=x", "gpus=8", "nodes=2,gpus=", "nodes=2 gpus=8", "nodes=2,gpus=9999", "4", "nodes=70000"])
+def test_no_allocation(asked: str) -> None:
+    found = helpers.call("plan", "--slurm", asked, "train.py")
+    assert (found.code, found.out) in ((2, ""), (78, ""))
+
+
+# Ports
+
+
+@pytest.mark.parametrize(
+    ("job", "ports"), [("7", (20028, 20029)), ("2999", (31996, 31997)), ("3000", (20000, 20001)), ("4x", (29500, 18889))]
+)
+def test_ports_follow_from_the_jobs_number_on_every_node(job: str, ports: tuple[int, int]) -> None:
+    """As in the script of ranklaunch spec slurm."""
+    for node, name in enumerate(("n1", "n2", "n3")):
+        found = plan(SLURM_JOB_ID=job, SLURM_NODEID=str(node), SLURMD_NODENAME=name)
+        assert found.muster
+        assert (found.processes[0].env["MASTER_PORT"], found.muster.port) == (str(ports[0]), ports[1])
+    reason = "default" if job == "4x" else "20000 + SLURM_JOB_ID % 3000 * 4"
+    assert source(found, "master_port") == reason
+
+
+def test_ports_of_the_users_stay() -> None:
+    found = plan(RANKLAUNCH_MASTER_PORT="5000", RANKLAUNCH_MUSTER_PORT="5001")
+    assert found.muster
+    assert (found.processes[0].env["MASTER_PORT"], found.muster.port) == ("5000", 5001)
+    assert (source(found, "master_port"), source(found, "muster_port")) == ("RANKLAUNCH_MASTER_PORT", "RANKLAUNCH_MUSTER_PORT")
+    by_method = helpers.plan({**STEP, "MSRUN_MASTER_PORT": "5002"}, method="msrun")
+    assert source(by_method, "master_port") == "MSRUN_MASTER_PORT"
+
+
+def test_sshd_has_the_third_port() -> None:
+    found = helpers.plan(STEP, method="mpirun")
+    assert (source(found, "sshd_port"), next(each.value for each in found.values if each.name == "sshd_port")) == (
+        "20002 + SLURM_JOB_ID % 3000 * 4", "20030",
+    )  # fmt: skip
+
+
+def test_torchrun_on_one_node_chooses_a_port_itself() -> None:
+    """Without a warning of a port that nobody has given."""
+    assert helpers.plan(BATCH, method="torchrun").warnings == ()
+    (warning,) = helpers.plan({**BATCH, "RANKLAUNCH_MASTER_PORT": "5000"}, method="torchrun").warnings
+    assert "the master port given is not used" in warning

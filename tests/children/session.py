@@ -16,11 +16,10 @@ from ranklaunch.cli.launch import begin
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.context import Start
-from ranklaunch.supervise.ending import Ending
-from ranklaunch.supervise.plugins import Attended, Companion
+from ranklaunch.supervise.plugins import Companion
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Ending, Verdict
 
 
 def main() -> int:
@@ -35,21 +34,21 @@ def main() -> int:
         return begin(["--attempt=2", *options, *left.pop()], env)[0] if left else None
 
     if "COMPANION" in env:
-        start = replace(start, companions=(lambda attended: Company(attended, float(env["COMPANION"])),))
+        start = replace(start, companions=(lambda attempt: Company(attempt, float(env["COMPANION"])),))
     count_descriptors()
-    return Session(signals, inherited, guard).run(start, following).exit_code
+    return Session(signals, inherited, guard).run(start, following).judgement.exit_code
 
 
 class Company(Companion):
-    def __init__(self, attended: Attended, seconds: float) -> None:
-        self._attended = attended
+    def __init__(self, attempt: Attempt, seconds: float) -> None:
+        self._attempt = attempt
         self._seconds = seconds
         self._living: list[int] = []
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
-        self._living = sorted(self._attended.ranks())
+        self._living = sorted(self._attempt.launchers.living())
         print(f"held by {ending.outcome}", flush=True)
-        self._attended.loop.after(self._seconds, go_on)
+        self._attempt.loop.after(self._seconds, go_on)
         return True
 
     def facts(self) -> Mapping[str, object]:

@@ -599,6 +599,20 @@ def test_what_is_shown_works() -> None:
     assert not [pid for pid in holders if os.path.exists(f"/proc/{pid}")]
 
 
+def test_a_job_of_msrun_is_shown() -> None:
+    """The message of `ranklaunch simulate` names this way. tests/launchers/test_msrun.py runs such jobs."""
+    with for_people("2", "msrun") as process:
+        lines = shown(process)
+        job = lines[lines.index("A job over all of them:") + 2 : -2]
+        for node, line in enumerate(job[:2]):
+            assert f" --nodes 2 --node {node} --master-addr h0 --slots 1 --method msrun " in line
+            words = shlex.split(line)
+            program = words[words.index("--") + 1]
+            assert Path(program).name == "msrun_digits.py"
+            assert (ROOT / program).is_file()
+        process.communicate("\n", timeout=DEADLINE_S)
+
+
 def test_a_signal_ends_them() -> None:
     number, code = signal.SIGTERM, 143
     with for_people("1") as process:
@@ -611,8 +625,8 @@ def test_a_signal_ends_them() -> None:
 
 
 def test_wrong_numbers_are_refused() -> None:
-    for word in ("200", "many"):
-        with for_people(word) as process:
+    for words in (("200",), ("many",), ("2", "mpi"), ("2", "msrun", "x")):
+        with for_people(*words) as process:
             assert "usage: python -m testbench.hosts" in process.communicate(timeout=DEADLINE_S)[1]
             assert process.returncode == 2
 

@@ -18,7 +18,7 @@ To record a file anew, run its tests, then make cases of what they left:
 | causes | supervise/test_causes.py |
 | chaos | cluster/test_chaos.py, the whole table |
 | launchers | launchers/test_*.py: torchrun, mpirun, msrun, deepspeed, tensorflow, accelerate, restarts |
-| restarts | supervise/test_restarts.py, cluster/test_restarts.py |
+| restarts | restarts/test_restarts.py, cluster/test_restarts.py |
 | hangs | cluster/test_hangs.py |
 | programs | rankside/test_programs.py by spawn, with the records that the programs left |
 | supervise | supervise/test_*.py: exits, training, stopping, got_over, filters, parting, scripts, placed |
@@ -38,7 +38,7 @@ from typing import Any
 
 from ranklaunch.ends import model
 from ranklaunch.fields import as_dict, defaults, names
-from ranklaunch.verdict.blame import Judgement
+from ranklaunch.verdict.model import Ending, Judgement
 
 FOLDER = Path(__file__).resolve().parent / "cases"
 NO_RECORDS = "none: recorded before records existed"
@@ -78,9 +78,11 @@ def of_judgement(judgement: Judgement) -> dict[str, Any]:
 
 USUAL: dict[str, dict[str, Any]] = {
     kind.__name__: json.loads(json.dumps(defaults(kind), default=as_dict))
-    for kind in (model.RankEnd, model.Launcher, model.Decided, model.JobFacts, model.MemoryKills, model.Tail)
+    for kind in (model.RankEnd, model.Launcher, model.JobFacts, model.MemoryKills, model.Tail)
 }
-PARTS = {"job": "JobFacts", "ending": "Decided", "memory": "MemoryKills"}
+_ENDING = Ending(Judgement("", 0, "")).as_json()
+USUAL["Ending"] = {name: _ENDING[name] for name in _ENDING if name not in ("outcome", "exit_code", "reason", "at")}
+PARTS = {"job": "JobFacts", "ending": "Ending", "memory": "MemoryKills"}
 
 
 def compact(ends: Mapping[str, Any]) -> dict[str, Any]:

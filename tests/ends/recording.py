@@ -20,7 +20,7 @@ from ranklaunch.ends.model import as_json
 from ranklaunch.supervise import ending as ending_of_node
 from ranklaunch.supervise import judge
 from ranklaunch.system import tree
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import messages
 
 FOLDER = os.environ.get("RECORD_ENDS", "")
 VERDICTS = ("round.json", "verdict.json")  # of a round that another follows, and of the last
@@ -66,7 +66,7 @@ class Recorder:
         judged = ending_of_node.judgement(ending, found, (), (), circumstances)
         pid, start = tree.identify(os.getpid())  # such tests take their own process for a child
         text = re.sub(rf"(?<=: )(?:{pid}|{start})(?=[,}}])", "4711", json.dumps(ends))
-        self._calls.append({"ends": json.loads(text), "verdict": blame.as_message(judged), "call": True})
+        self._calls.append({"ends": json.loads(text), "verdict": messages.as_message(judged), "call": True})
         return found
 
 

@@ -16,8 +16,8 @@ from ranklaunch.plan.model import Limits, Plan, Rounds, Watch
 from ranklaunch.restarts.decision import Decider
 from ranklaunch.supervise import ending as ending_of_node
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.diagnosis import Catalogue
-from ranklaunch.supervise.ending import Circumstances, Ending
+from ranklaunch.supervise.ending import Circumstances
+from ranklaunch.supervise.judge import Catalogue
 from ranklaunch.system.memory import UNKNOWN
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
@@ -32,7 +32,7 @@ class NodeReplay:
         self.node = from_dict(NodeEnds, ends)
         self.index = self.node.job.node_index
         self.plan = _plan(self.node)
-        self.ending = _ending(self.node)
+        self.ending = self.node.ending
         self.state = self.node.state
 
     def suspects(self) -> list[Suspect]:
@@ -79,7 +79,7 @@ class JobReplay:
 def _at_node_0(nodes: Sequence[NodeReplay]) -> Judgement:
     """As the hub judges."""
     if all(node.ending.outcome == "succeeded" for node in nodes):
-        return Judgement("succeeded", 0, nodes[0].ending.reason)
+        return Judgement("succeeded", 0, nodes[0].ending.judgement.reason)
     told = [each for node in nodes if node.index == 0 for each in node.lost]
     for node in nodes:
         if node.ending.outcome != "succeeded" and not _is_cut_off(node):
@@ -118,14 +118,6 @@ def _plan(node: NodeEnds) -> Plan:
     )  # fmt: skip
     rounds = Rounds(job.restarts.most, job.restarts.never, job.restarts.restarted_outside) if job.restarts else None
     return Plan(value, job.method, "", (), Limits(1.0, 1.0), runs=job.runs, watch=Watch(job.hang), rounds=rounds)
-
-
-def _ending(node: NodeEnds) -> Ending:
-    ending = node.ending
-    return Ending(
-        ending.outcome, ending.exit_code, ending.reason, None, None, ending.culprit, ending.from_elsewhere, ending.at, ending.killed,
-        ending.hung,
-    )  # fmt: skip
 
 
 # Cases

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ranklaunch.ends import exceptions, records
-from ranklaunch.ends.model import MOST_OTHERS, Decided, JobFacts, MemoryKills, NodeEnds, with_records
+from ranklaunch.ends.model import MOST_OTHERS, JobFacts, MemoryKills, NodeEnds, with_records
 from ranklaunch.ends.records import Frame, Process, Raised, Record
+from ranklaunch.verdict.model import Ending, Judgement
 
 FRAMES = (Frame("/w/train.py", 3, "<module>"), Frame("/w/train.py", 88, "step"))
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyz"
@@ -89,7 +90,7 @@ def test_the_program_of_a_command(command: str, program: str) -> None:
 
 def test_processes_that_tell_how_they_ended_come_first_among_the_others() -> None:
     facts = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (), ("train.py",))
-    node = NodeEnds(facts, Decided("failed", 1, "", 1.0), None, MemoryKills())
+    node = NodeEnds(facts, Ending(Judgement("failed", 1, ""), 1.0), None, MemoryKills())
     starts = {(pid, 1): [record(kind="rank", variables=(("RANK", str(pid)),))] for pid in range(MOST_OTHERS + 9)}
     found = with_records(node, {**starts, (9999, 1): [record()], (9998, 1): [record(kind="launcher"), *starts[3, 1]]}).others
     assert (len(found), found[0].pid, found[0].rank, found[1].rank, found[2].rank) == (MOST_OTHERS, 9999, None, 0, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.cli import machine
+from ranklaunch.cli.launch import machine_notes
 from ranklaunch.system import disk, interfaces
 from testbench.waiting import free_port
 
@@ -350,7 +350,7 @@ def test_an_interface_that_is_not_there(nodes: int, env: dict[str, str], said: s
     given = {**helpers.local(nodes), "RANKLAUNCH_ACCELERATOR": "gpu", **env}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interfaces, "with_address", lambda: ["lo", "eth0"])
-        found = [note for note in machine.notes(helpers.plan(given, method="spawn"), given) if "_SOCKET_IFNAME=" in note]
+        found = [note for note in machine_notes(helpers.plan(given, method="spawn"), given) if "_SOCKET_IFNAME=" in note]
     assert len(found) == bool(said), found
     assert all(note.startswith(said) for note in found), found
 
@@ -384,7 +384,7 @@ def test_run_gives_notes_about_this_machine_too(tmp_path: Path) -> None:
 def test_a_small_shared_memory(method: str, slots: str, size: int | None, said: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "size_of", {"/dev/shm": size}.get)
-        found = list(machine.notes(helpers.plan(helpers.local(slots=slots), method=method), {}))
+        found = list(machine_notes(helpers.plan(helpers.local(slots=slots), method=method), {}))
     assert len(found) == bool(said), found
     assert all(word in note for note in found for word in (said, "--shm-size", "emptyDir of medium Memory"))
 

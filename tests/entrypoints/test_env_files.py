@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import helpers
@@ -190,3 +192,32 @@ def test_a_file_that_has_nothing_yet_is_empty(monkeypatch: pytest.MonkeyPatch, t
     found = helpers.call("plan", "--env-file", kmsg, "x.py", env={"RANKLAUNCH_SLOTS": "2"})
     assert (found.code, "2 ranks" in found.out) == (0, False), found.err
     os.close(writable)
+
+
+SHOWN = [sys.executable, "-m", "ranklaunch", "plan", "--format=json", "--env-file"]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("line", ['"$@" <(env -0) x.py', 'env -0 | "$@" /dev/stdin x.py'])
+def test_a_pipe_is_read_to_its_end(line: str) -> None:
+    env = {**os.environ, "RANKLAUNCH_SLOTS": "3", "LONG": "x" * 100_000}  # more than a pipe holds
+    done = subprocess.run(["bash", "-c", line, "bash", *SHOWN], env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["job"]["world_size"] == 3
+
+
+def test_a_pipe_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "ENV_PIPE_S", 0.2)
+    monkeypatch.setattr(options, "MOST_ENV_BYTES", 1000)
+    readable, writable = os.pipe()
+    try:
+        os.write(writable, b"A=1\n")
+        found = helpers.call("plan", f"--env-file=/dev/fd/{readable}", "x.py")
+        assert (found.code, found.out) == (2, "")
+        assert f"--env-file /dev/fd/{readable}: no end within 0.2 s" in found.err
+        os.write(writable, b"A=1\n" * 1000)
+        found = helpers.call("plan", f"--env-file=/dev/fd/{readable}", "x.py")
+        assert (found.code, "larger than 1000 bytes" in found.err) == (78, True)
+    finally:
+        os.close(readable)
+        os.close(writable)

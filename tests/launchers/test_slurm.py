@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,24 @@ def test_the_job_is_commented_and_started_again_without_the_host_to_blame(slurm:
     again = srun(slurm, "--method", "spawn", program(slurm, PLACE), options=("-N1", f"--exclude={host}"))
     assert again.returncode == 0, again.stdout + again.stderr
     assert "NodeList=h0" in slurm.run("scontrol", "show", "job", "2").stdout
+
+
+def test_the_plan_on_a_login_node_is_that_of_the_step(slurm: Slurm) -> None:
+    """But for names of hosts, and what follows from the job's number."""
+    words = (*RANKLAUNCH, "plan", "--format", "json", "--method", "torchrun", "--python", sys.executable)
+    one_of = ("sh", "-c", 'test "$SLURM_NODEID" = 1 || exec "$@"', "sh")
+    inside = slurm.run("srun", *ONE_EACH, "--gpus-per-node=2", *one_of, *words, "train.py").stdout
+    outside = slurm.run(*words, "--slurm", "nodes=2,gpus=2", "train.py").stdout
+    step, login = (json.loads(text) for text in (inside, outside))
+
+    def shape(plan: dict[str, Any]) -> object:
+        job, argv = plan["job"], plan["processes"][0]["argv"]
+        words = [word for word in argv if not word.startswith(("--master_", "--rdzv_id"))]
+        return plan["platform"], plan["method"], job["world_size"], job["accelerator"], [n["slots"] for n in job["nodes"]], words
+
+    assert shape(login) == shape(step)
+    known = {value["name"] for value in step["values"]}
+    assert {value["name"] for value in login["values"]} <= known | {"job_name"}
 
 
 needs_mpirun = pytest.mark.skipif(
@@ -185,22 +204,51 @@ time.sleep(600)
 """
 
 
-def test_a_script_that_is_warned_has_all_ranks_asked_to_save(slurm: Slurm) -> None:
-    """As docs/slurm.md has it. Here Slurm signals all processes of a step, of which torchrun would die."""
-    script = slurm.folder / "job.sh"
-    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--save-signal", "USR1", "--method", "torchrun", "--slots", "2"])
-    trap = f"trap '{' '.join([*RANKLAUNCH, 'save'])} ranklaunch-logs/job_$SLURM_JOB_ID.0' USR1"
-    script.write_text(f"#!/bin/bash\n{trap}\nsrun {words} {program(slurm, ASKED)} &\nwait $! || wait $!\n")
-    slurm.run("sbatch", "--output=out", *ONE_EACH, script, check=True)
+def page_script(slurm: Slurm, text: str, deadline_s: int) -> Path:
+    """Return the script of docs/slurm.md, of two ranks on each node, with this deadline."""
+    page = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8").partition("## Save before the time limit\n")[2]
+    lines = page.partition("    #!/bin/bash\n")[2].partition("\n\n")[0]
+    script = f"#!/bin/bash\n{textwrap.dedent(lines)}"
+    run = [*RANKLAUNCH, "run", "--python", sys.executable, "--slots", "2"]
+    changes = {
+        "ranklaunch run": " ".join(run), "ranklaunch save": " ".join([*RANKLAUNCH, "save"]), "train.py": str(program(slurm, text)),
+        "--deadline 290": f"--deadline {deadline_s}", " --time=12:00:00": "",
+    }  # fmt: skip
+    for old, new in changes.items():
+        assert script.count(old) == 1, script
+        script = script.replace(old, new)
+    path = slurm.folder / "job.sh"
+    path.write_text(f"{script}\n")
+    return path
+
+
+def warned(slurm: Slurm, script: Path) -> None:
+    """Submit a script of two nodes, and warn it once its ranks are ready and can be asked."""
+    slurm.run("sbatch", "--output=out", script, check=True)
     attempts = [slurm.folder / f"ranklaunch-logs/job_1.0/node_{i}/attempt_1" for i in range(2)]
     logs = [attempts[rank // 2] / f"rank_{rank}.log" for rank in range(4)]
     wait_until(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
     wait_until(lambda: all([*a.glob("*.sock")] or "socket" in (a / "plan.json").read_text() for a in attempts), "sockets", LONG_S)
     slurm.run("scancel", "--batch", "--signal=USR1", "1", check=True)
 
+
+def test_a_script_that_is_warned_has_all_ranks_asked_to_save(slurm: Slurm) -> None:
+    """As docs/slurm.md has it. Here Slurm signals all processes of a step, of which torchrun would die."""
+    warned(slurm, page_script(slurm, ASKED, 290))
+
     ends_as(slurm, "COMPLETED")
     assert sorted(path.name for path in slurm.folder.glob("asked.*")) == [f"asked.{rank}" for rank in range(4)]
     assert [verdict["outcome"] for verdict in verdicts(slurm)] == ["succeeded"] * 2
+
+
+def test_ranks_that_train_on_after_the_warning_are_stopped_and_requeued(slurm: Slurm) -> None:
+    """As docs/slurm.md has it, with a deadline of seconds."""
+    warned(slurm, page_script(slurm, ASKED.replace("time.sleep(2)\n    sys.exit()", "pass"), 8))
+
+    wait_until(lambda: "Restarts=1" in slurm.run("scontrol", "show", "job", 1).stdout, "the requeue", LONG_S)
+    slurm.run("scancel", "1", check=True)
+    assert sorted(path.name for path in slurm.folder.glob("asked.*")) == [f"asked.{rank}" for rank in range(4)]
+    assert [(verdict["outcome"], verdict["exit_code"]) for verdict in verdicts(slurm)] == [("stopped", 143)] * 2
 
 
 def ranks_on(slurm: Slurm, host: Any) -> list[int]:
@@ -226,6 +274,28 @@ def test_a_requeued_job_counts_its_starts(slurm: Slurm) -> None:
     ends_as(slurm, "COMPLETED")
     assert [checked_verdict(path)["outcome"] for path in ended()] == ["succeeded"] * 2
     assert len(list(folder.glob("job_1.*/node_*/attempt_1/verdict.json"))) == 2
+
+
+TOGETHER = f"""
+import os, runpy, time
+from pathlib import Path
+Path(os.environ["SLURM_JOB_ID"] + "." + os.environ["RANK"] + ".here").touch()
+while len(list(Path().glob("*.here"))) < 4:
+    time.sleep(0.1)
+runpy.run_path({child("sums.py")!r}, run_name="__main__")
+"""
+
+
+def test_scripts_by_hand_with_the_same_first_node_do_not_meet(slurm: Slurm) -> None:
+    """No port is given: each job has its own by its number. Each waits for the other's ranks to run."""
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", str(program(slurm, TOGETHER))])
+    script = slurm.folder / "job.sh"
+    script.write_text(f"#!/bin/sh\nsrun {words}\n")
+    for _ in range(2):
+        slurm.run("sbatch", *ONE_EACH, script, check=True)
+    wait_until(lambda: [slurm.state(job) for job in (1, 2)] == ["COMPLETED"] * 2, "both jobs", LONG_S)
+    for job in (1, 2):
+        assert (slurm.folder / f"slurm-{job}.out").read_text().count(" sum 2\n") == 2
 
 
 def test_one_ranklaunch_for_each_rank_is_refused(slurm: Slurm) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -63,7 +64,7 @@ def submitted(
     return int(re.findall(r"^Submitted batch job (\d+)$", out, re.MULTILINE)[0])
 
 
-def facts(slurm: Slurm, job: int) -> dict[str, str]:
+def facts(slurm: Slurm, job: object) -> dict[str, str]:
     words = slurm.run("scontrol", "--oneliner", "show", "job", job).stdout.split()
     return dict(word.partition("=")[::2] for word in words)
 
@@ -190,6 +191,104 @@ def test_exit_codes_are_the_jobs_and_some_are_started_anew(slurm: Slurm) -> None
     assert (state, code) == ("FAILED", "5:0"), said(slurm, job)
     assert int(restarts) >= 1  # of which some may be Slurm's own
     assert verdicts(slurm, job, attempt="[!1]") == [("failed", 5)] * 2
+
+
+SAVES = """
+import os, pathlib, signal, sys, time
+rank, saved = os.environ["RANK"], pathlib.Path("saved." + os.environ["RANK"])
+if saved.exists():
+    print("rank", rank, "goes on from step", saved.read_text(), "in attempt", int(os.environ["SLURM_RESTART_COUNT"]) + 1, flush=True)
+    sys.exit()
+signal.signal(signal.SIGUSR1, lambda *_: saved.write_text("7"))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def goes_on(slurm: Slurm, job: int) -> None:
+    """The start after the warning: each rank has its checkpoint, and nothing of the first start ran any more at the requeue."""
+    wait_until(lambda: facts(slurm, job)["Restarts"] == "1", "the requeue", LONG_S)
+    assert verdicts(slurm, job) == [("stopped", 143)] * 2, said(slurm, job)
+    assert "DUE TO JOB REQUEUE" not in re.sub(r"\*\*\* JOB .*", "", said(slurm, job))  # of the step; the script itself is signalled
+
+    def is_done() -> bool:
+        slurm.hurry(job)
+        return slurm.state(job) == "COMPLETED"
+
+    wait_until(is_done, "the second start", LONG_S)
+    lines = sorted(line.partition("] ")[2] for line in said(slurm, job).splitlines() if " goes on " in line)
+    assert lines == [f"rank {rank} goes on from step 7 in attempt 2" for rank in range(4)], said(slurm, job)
+    assert verdicts(slurm, job, attempt=2) == [("succeeded", 0)] * 2
+
+
+SAVE_SIGNAL = ("--max-restarts", "1", "--env", "RANKLAUNCH_SAVE_SIGNAL=USR1")
+
+
+def test_ranks_save_before_the_limit_and_the_requeued_job_goes_on(slurm: Slurm) -> None:
+    job = submitted(slurm, *SAVE_SIGNAL, "--set", 'slurm.directives=["--signal=B:USR1@12"]', text=SAVES)
+    wait_until(lambda: ranks_ready(said(slurm, job)) == 4, "four ranks", LONG_S)
+    slurm.run("scancel", "--batch", "--signal=USR1", job, check=True)
+    goes_on(slurm, job)
+
+
+@pytest.mark.table  # Slurm's limits are whole minutes
+def test_slurm_itself_warns_before_the_limit(slurm: Slurm) -> None:
+    job = submitted(slurm, *SAVE_SIGNAL, "--set", "slurm.time=2", "--set", "slurm.saveBefore=30", text=SAVES)
+    goes_on(slurm, job)
+
+
+def test_a_warning_before_any_rank_runs_stops_the_step(slurm: Slurm) -> None:
+    """No socket answers yet: the script then has Slurm stop the step, and requeues all the same."""
+    prolog = slurm.folder / "prolog.sh"
+    prolog.write_text("#!/bin/sh\nexec sleep 60\n")
+    prolog.chmod(0o755)
+    waits = ("--set", f'slurm.srunOptions=["--task-prolog={prolog}"]')
+    job = submitted(slurm, *SAVE_SIGNAL, *waits, "--set", "slurm.saveBefore=12", text=SAVES)
+    wait_until(lambda: slurm.run("squeue", "--steps", "--noheader").stdout.count(f"{job}.0"), "the step", LONG_S)
+    slurm.run("scancel", "--batch", "--signal=USR1", job, check=True)
+    wait_until(lambda: facts(slurm, job)["Restarts"] == "1", "the requeue", LONG_S)
+    slurm.run("scancel", job, check=True)
+
+
+DEVICE_FAILS = """
+import os, sys
+if os.environ["SLURMD_NODENAME"] == "h0":
+    sys.exit("RuntimeError: CUDA error: uncorrectable ECC error encountered")
+print("trained on", os.environ["SLURMD_NODENAME"], flush=True)
+"""
+
+
+def test_a_job_whose_device_has_failed_is_requeued_without_its_host(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
+    """Hosts that were left out before stay so, and the job's comment says what has happened."""
+    if reason := slurm.missing():
+        pytest.skip(reason)
+    with Slurm(hosts(3), tmp_path / "slurm") as cluster:
+        options = ("--nodes", "1", "--max-restarts", "1", "--env", "RANKLAUNCH_MAX_RESTARTS=1")
+        job = submitted(cluster, *options, "--set", 'slurm.directives=["--exclude=h2"]', text=DEVICE_FAILS)
+        wait_until(lambda: facts(cluster, job)["Restarts"] == "1", "the requeue", LONG_S)
+        wait_until(lambda: facts(cluster, job)["ExcNodeList"] == "h2,h0", "the list", LONG_S)
+        (verdict,) = (cluster.folder / "ranklaunch-logs").glob(f"job_{job}.0/attempt_1/verdict.json")
+        found = json.loads(verdict.read_text())
+        assert (found["exit_code"], found["suspect_host"]["host"]) == (75, "h0")
+        shown = cluster.run("scontrol", "show", "job", job).stdout
+        assert f"Comment={found['reason'][:200]}" in shown
+
+        def is_done() -> bool:
+            cluster.hurry(job)
+            return cluster.state(job) == "COMPLETED"
+
+        wait_until(is_done, "the second start", LONG_S)
+        assert said(cluster, job).count("trained on h1") == 2
+
+
+def test_a_task_of_an_array_is_requeued_alone(slurm: Slurm) -> None:
+    """One task of an array has the array's number as its job's: scontrol takes that for all tasks."""
+    fails = "import os, sys, time; time.sleep(600 * (os.environ['SLURM_ARRAY_TASK_ID'] == '0')); sys.exit(5)"
+    array = submitted(slurm, "--nodes", "1", "--max-restarts", "1", "--set", 'slurm.directives=["--array=0-1"]', text=fails)
+    wait_until(lambda: facts(slurm, f"{array}_1")["Restarts"] == "1", "the requeue", LONG_S)
+    assert (facts(slurm, f"{array}_0")["JobState"], facts(slurm, f"{array}_0")["Restarts"]) == ("RUNNING", "0")
+    assert ["Comment" in facts(slurm, f"{array}_{task}") for task in range(2)] == [False, True]
+    slurm.run("scancel", array, check=True)
 
 
 def test_scancel_leaves_nothing(slurm: Slurm) -> None:

@@ -23,7 +23,7 @@ class Job:
         self.trouble: list[str] = []
         self._loop = Loop(lambda: self.now)
         self._folder = folder
-        self.times = Times(str(folder), 3, self._loop, lambda clock: 1_795_000_000.0 + clock)
+        self.times = Times(str(folder), 3, self._loop, lambda clock: 1_795_000_000.0 + clock, lambda text: None)
 
     def output(self, rank: int, show: Callable[..., None] = lambda *lines: None, aloud: Callable[..., None] | None = None) -> Output:
         path = str(self._folder / f"rank_{rank}.log")

@@ -1,4 +1,4 @@
-"""A hub with real sockets, and the limit of open files as it was."""
+"""A hub with real sockets, jobs on this machine, and the limit of open files as it was."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from local_jobs import as_pid_1, as_process, family, nobody_is_forsaken, ranklaunch
 from muster_helpers import Bench
+
+from testbench.leftovers import pytest_runtest_makereport
+
+__all__ = [
+    "as_pid_1",
+    "as_process",
+    "family",
+    "nobody_is_forsaken",
+    "pytest_runtest_makereport",
+    "ranklaunch",
+]
 
 
 @pytest.fixture(autouse=True)

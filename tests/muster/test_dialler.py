@@ -17,7 +17,7 @@ from ranklaunch.muster import liveness, wire
 from ranklaunch.muster.driver import MemberDriver
 from ranklaunch.muster.events import Judged, Released, Stop
 from ranklaunch.system.loop import Loop
-from ranklaunch.verdict import reading
+from ranklaunch.verdict import messages
 from testbench.waiting import DEADLINE_S
 
 IDLE_S = 0.003
@@ -188,7 +188,7 @@ def test_a_node_finds_node_0_in_the_end() -> None:
         b.run(lambda: all(owner.news for owner in owners), "the release")
         assert [node.member.shared for node in nodes] == [{"key": "of 0"}] * 2
         assert b.hub.here.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
-        value = reading.suspect(suspect(0, time.time()))
+        value = messages.suspect(suspect(0, time.time()))
         nodes[0].fail(value)
         b.run(lambda: all(len(owner.news) > 1 for owner in owners), "the order to stop")
         nodes[0].report([value], [], [])

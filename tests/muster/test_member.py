@@ -9,7 +9,7 @@ from muster_machines import EPOCH, FACTS, Lone, finish, suspect
 
 from ranklaunch.muster import events
 from ranklaunch.muster.member import GATE, GATHERING, OVER, RELEASED, STOPPING
-from ranklaunch.verdict import blame, reading
+from ranklaunch.verdict import messages
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Note
 
@@ -17,7 +17,7 @@ RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
 SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")
 REFUSED = events.Unreached("no answer on port 18889 (connection refused)", refused=True)
 NO_ANSWER = events.Unreached("no answer on port 18889 (timed out)", refused=True, silent=True)
-FAILED = blame.as_message(Judgement("failed", 3, "rank 1 failed"))
+FAILED = messages.as_message(Judgement("failed", 3, "rank 1 failed"))
 
 
 def near(seconds: float) -> object:
@@ -53,10 +53,10 @@ def test_it_comes_is_released_and_stops_with_the_others() -> None:
     lone.hear("release", text="all are here", shared={"key": "of 0"})
     assert lone.member.shared == {"key": "of 0"}
     lone.hear("stop", judgement=FAILED)
-    lone.feed(events.Report((reading.suspect(suspect(1)),), (), (Note("a note"),)))
+    lone.feed(events.Report((messages.suspect(suspect(1)),), (), (Note("a note"),)))
     lone.hear("judgement", judgement=FAILED)
     assert lone.types() == ["hello", "ping", "ready", "stopping", "report"]
-    judgement = reading.judgement(FAILED)
+    judgement = messages.judgement(FAILED)
     assert lone.calls == [events.Released("all are here"), events.Stop(judgement), events.Judged(judgement)]
     assert lone.member.over
     lone.feed(events.Leave())
@@ -126,7 +126,7 @@ def test_node_0_leaves() -> None:
     lone.hear("dismissed")
     assert lone.types()[-1] == "bye"
     assert lone.calls[1:] == [events.Dismissed()]
-    lone.feed(events.Fail(reading.suspect(suspect(1))), events.Broken(0, None), events.Leave())
+    lone.feed(events.Fail(messages.suspect(suspect(1))), events.Broken(0, None), events.Leave())
     lone.hear("judgement", judgement=FAILED)
     assert lone.types()[-1] == "bye"
     assert lone.calls[1:] == [events.Dismissed()]
@@ -198,7 +198,7 @@ def test_that_the_keys_differ_is_said_to_the_end() -> None:
 def test_what_it_has_said_it_says_again_when_it_comes_back() -> None:
     lone = released()
     lone.feed(events.Broken(0, RESET))
-    lone.feed(events.Done(reading.finish(finish(1))))
+    lone.feed(events.Done(messages.finish(finish(1))))
     assert lone.types()[-1] == "ready"
     lone.time.run(0.1)
     assert lone.dials == [False, True]  # where node 0 was a moment ago
@@ -285,7 +285,7 @@ def test_one_that_is_sent_away_hears_why() -> None:
     lone.feed(events.Start(), events.Reached(), events.Greeted())
     lone.hear("judgement", judgement=FAILED)
     assert lone.types() == ["hello"]
-    assert lone.calls == [events.Judged(reading.judgement(FAILED))]
+    assert lone.calls == [events.Judged(messages.judgement(FAILED))]
 
 
 def test_how_long_another_ranklaunch_answers_is_known() -> None:

@@ -12,10 +12,10 @@ from ranklaunch.muster import events, hub, member
 from ranklaunch.muster.events import REFUSED, TAKEN
 from ranklaunch.muster.hub import ENDING, GATHERING, RUNNING
 from ranklaunch.muster.wire import PROTOCOL
-from ranklaunch.verdict import blame, reading
+from ranklaunch.verdict import messages
 from ranklaunch.verdict.blame import Judgement
 
-JUDGEMENT = blame.as_message(Judgement("failed", 3, "rank 1 failed"))
+JUDGEMENT = messages.as_message(Judgement("failed", 3, "rank 1 failed"))
 TO_HUB: dict[str, dict[str, Any]] = {
     "ping": {"sent": 1.0},
     "busy": {"doing": "something else"},
@@ -120,7 +120,7 @@ def test_nodes_may_count_their_attempts_differently() -> None:
 def test_a_member_takes_over_the_round_of_whoever_welcomes_it() -> None:
     """What it has kept is of no earlier one, since it has not been released yet."""
     lone = Lone()
-    lone.feed(events.Start(), events.Ready(FACTS, 1, ""), events.Fail(reading.suspect(suspect(1))))
+    lone.feed(events.Start(), events.Ready(FACTS, 1, ""), events.Fail(messages.suspect(suspect(1))))
     lone.come(round=3, attempt=2)
     assert [(m["type"], m["round"], m["attempt"]) for m in lone.sent] == [("hello", 0, 1), ("ping", 3, 1), ("ready", 3, 1), ("fail", 3, 1)]
     lone.hear("release", round=3, attempt=2)
@@ -131,7 +131,7 @@ def test_what_was_said_in_an_earlier_round_stays_of_that_round() -> None:
     lone = Lone()
     lone.come()
     lone.hear("release")
-    lone.feed(events.Done(reading.finish(finish(1))), events.Broken(0, None))
+    lone.feed(events.Done(messages.finish(finish(1))), events.Broken(0, None))
     lone.come(round=1)
     assert [(m["type"], m["round"]) for m in lone.sent[-3:]] == [("hello", 0), ("ping", 0), ("done", 0)]
 
@@ -142,7 +142,7 @@ def after_a_failure() -> Lone:
     lone.come()
     lone.feed(events.Ready(FACTS, 1, ""))
     lone.hear("release")
-    lone.feed(events.Fail(reading.suspect(suspect(1))), events.Report((), ()))
+    lone.feed(events.Fail(messages.suspect(suspect(1))), events.Report((), ()))
     lone.calls.clear()
     return lone
 
@@ -162,7 +162,7 @@ def test_a_member_hears_once_that_all_start_again() -> None:
     lone = after_a_failure()
     for number in (2, 0, 1, 1, 0):
         lone.hear("again", judgement=JUDGEMENT, next={"pause_s": 1}, round=number)
-    assert lone.calls == [events.Again(1, reading.judgement(JUDGEMENT), {"pause_s": 1})]
+    assert lone.calls == [events.Again(1, messages.judgement(JUDGEMENT), {"pause_s": 1})]
     lone.feed(events.Broken(0, None))
     lone.come(round=1)
     assert [(m["type"], m["round"]) for m in lone.sent[-2:]] == [("hello", 1), ("ping", 1)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import helpers
@@ -18,6 +18,7 @@ from muster_machines import muster
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import door
 from ranklaunch.muster.door import Door
+from ranklaunch.muster.driver import MemberDriver
 from ranklaunch.muster.events import AtDoor, Event
 from ranklaunch.muster.nodes import STRANGE_S, Nodes
 from ranklaunch.system import ports
@@ -96,19 +97,28 @@ def test_another_process_is_found() -> None:
     assert (found.pid, found.command[0]) == (process.pid, sys.executable)
 
 
+class Seconds(Loop):
+    """A loop without events, each step of which takes a second of its clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        super().__init__(lambda: self.now)
+
+    def step(self, most_s: float = math.inf) -> None:
+        self.now += 1
+
+
 def test_another_jobs_node_0_is_not_waited_for_until_the_deadline() -> None:
     """The job's own, whose port that one has, cannot tell anybody."""
     env: Mapping[str, str] = helpers.local(2, "1", 1)
     plan = helpers.plan(env)
     assert plan.muster
     ignore: Any = lambda *_: None  # noqa: E731
-    loop = Loop()
+    loop = Seconds()
     nodes = Nodes(plan, {}, loop, ignore, ignore)
-    seconds = [STRANGE_S + plan.limits.grace_s - 1, STRANGE_S + plan.limits.grace_s]
-    waiting = SimpleNamespace(joined=False, missing="node 0 (h0): why")
-    member: Any = SimpleNamespace(ready=ignore, member=waiting, strange_s=lambda now: seconds.pop(0))
-    nodes._member = member
-    loop.step = lambda timeout: None  # type: ignore[method-assign]
-    with pytest.raises(WaitError, match=r"for 55 s another ranklaunch has answered in place of node 0 \(h0\): why"):
+    nodes._member = MemberDriver(plan.muster, KEY, loop, ignore, nodes)
+    member = nodes._member.member
+    member.why, member.strange_since = "why", -(STRANGE_S + plan.limits.grace_s - 1)
+    with pytest.raises(WaitError, match=r"for 55 s another ranklaunch has answered in place of node 0 \(n0\): why"):
         nodes.muster(plan, {}, lambda: False)
-    assert seconds == []
+    assert loop.clock() == 1

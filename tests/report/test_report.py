@@ -19,7 +19,7 @@ from ranklaunch.supervise import record
 from ranklaunch.supervise.record import Record
 from ranklaunch.tune import results
 from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import KnownError, Verdict
+from ranklaunch.verdict.model import Judgement, KnownError, Verdict
 from testbench.judges import formats
 from testbench.judges.events import misfits
 
@@ -399,7 +399,9 @@ def refused_before_a_plan(left: LeftBehind, attempt: int, at: float) -> None:
     """When it was not known yet which node it was."""
     left.at = at
     folder = Path(folders.attempt(str(left.folder), attempt))
-    Record(str(folder)).verdict(Verdict("failed", 78, "RANKLAUNCH_GRACE_S='abc': expected seconds", None, (), record.now(), record.now()))
+    Record(str(folder)).verdict(
+        Verdict(Judgement("failed", 78, "RANKLAUNCH_GRACE_S='abc': expected seconds"), (), record.now(), record.now())
+    )
 
 
 def test_a_start_that_failed_before_there_was_a_plan_is_no_attempt_of_the_job(left: LeftBehind) -> None:

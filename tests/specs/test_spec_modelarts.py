@@ -9,6 +9,9 @@ from pathlib import Path
 import helpers
 import pytest
 
+from ranklaunch.plan.planning import every_variable
+from ranklaunch.specs import warn
+
 JOB = ("modelarts", "--name", "llm", "--image", "train:1", "--flavor", "f")
 CODE = ("--set", "modelarts.codeDir=/bucket/code/")
 
@@ -83,6 +86,38 @@ def test_what_the_platform_does_otherwise_is_said(options: tuple[str, ...], said
 
 
 @helpers.for_each(
+    [
+        ("MA_RUN_METHOD=torchrun", "set env.RANKLAUNCH_METHOD, which says the same"),
+        ("MA_EXTRA_TORCHRUN_PARAMS=--tee=3", "set env.RANKLAUNCH_EXTRA_TORCHRUN_PARAMS, which says the same"),
+        ("MA_TORCHRUN_MASTER_PORT=1234", "set env.RANKLAUNCH_MASTER_PORT, which says the same"),
+        ("MA_NUM_HOSTS=2", "leave it out"),
+        ("ENABLE_HTTPS=1", "leave it out"),
+    ]
+)
+def test_names_that_the_platform_keeps_for_itself_are_warned_of(variable: str, instead: str) -> None:
+    found = helpers.call("spec", *JOB, "--env", variable, "--", "train.py")
+    name = variable.partition("=")[0]
+    assert (found.code, found.err) == (
+        0, f"ranklaunch: warning: env.{name}: ModelArts keeps this name for itself, and a job that sets it may not start: {instead}\n"
+    )  # fmt: skip
+    assert json.loads(found.out)["algorithm"]["environments"][name]
+
+
+def test_every_setting_of_the_user_s_has_a_name_that_the_platform_does_not_keep() -> None:
+    """The warning names it, and a specification sets no other."""
+    user = [v.names for v in every_variable() for name in v.names if name.startswith("MA_") and v.setter(name) == "user"]
+    assert {name: names[0] for names in user for name in names if name.startswith("MA_")}.items() <= warn.OWN_NAMES.items()
+    known = {name for variable in every_variable() for name in variable.names}
+    assert set(warn.OWN_NAMES.values()) <= known
+    for method in ("torchrun", "msrun", "ranktable", "mpirun", "spawn"):
+        words = ("--nodes", "2", "--devices", "2", "--device-kind", "npu", "--method", method)
+        found = helpers.call("spec", *JOB, *words, "--", "train.py")
+        names = json.loads(found.out)["algorithm"]["environments"]
+        assert "RANKLAUNCH_METHOD" in names
+        assert [name for name in names if name.startswith("MA_")] == []
+
+
+@helpers.for_each(
     {
         "asked for": (("--method", "ranktable"), "/user/config"),
         "in another place": (("--method", "ranktable", "--env", "RANK_TABLE_FILE=/mnt/x"), "/mnt/x"),
@@ -93,6 +128,22 @@ def test_what_the_platform_does_otherwise_is_said(options: tuple[str, ...], said
 def test_the_platform_makes_a_rank_table_where_one_is_needed(options: tuple[str, ...], folder: str | None) -> None:
     found = helpers.call("spec", *JOB, "--device-kind", "npu", *options, "--", "train.py")
     assert json.loads(found.out)["algorithm"]["environments"].get("RANK_TABLE_FILE") == folder
+
+
+def test_the_platforms_own_retries_are_asked_for() -> None:
+    def annotations(*words: str) -> object:
+        found = helpers.call("spec", *JOB, "--devices", "1", *words, "--", "train.py")
+        assert found.code == 0, found.err
+        return json.loads(found.out)["metadata"].get("annotations")
+
+    hang, always = ("--set", "modelarts.hangRetry=true"), ("--set", "modelarts.unconditionalRetry=true")
+    assert annotations() is None
+    assert annotations(*hang) == {"fault-tolerance/hang-retry": "true"}
+    assert annotations("--max-restarts", "2", *always) == {
+        "fault-tolerance/job-retry-num": "2", "fault-tolerance/job-unconditional-retry": "true",
+    }  # fmt: skip
+    found = helpers.call("spec", *JOB, "--device-kind", "cpu", *hang, "--", "train.py")
+    assert (found.code, "modelarts.hangRetry: ModelArts looks for hangs in jobs with GPUs or NPUs alone" in found.err) == (78, True)
 
 
 def test_the_page_shows_what_comes_out() -> None:

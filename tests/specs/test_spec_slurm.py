@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -319,8 +320,132 @@ def test_ranks_that_would_share_one_cpu_are_warned_of(words: tuple[str, ...], wa
     assert [("resources.cpu is not set" in line, "all 8 ranks" in line) for line in lines] == [(True, True)] * warned
 
 
-def test_a_signal_that_the_script_alone_would_get_is_said() -> None:
-    assert "--signal=B: reaches the script alone" in spec(directives=["--signal=B:TERM@60"]).err
+@pytest.mark.parametrize("signal", ["B:TERM@60", "B:USR1@60"])
+def test_a_signal_that_the_script_alone_would_get_is_said(signal: str) -> None:
+    """With pyxis the script cannot ask ranklaunch."""
+    options = {"container": "pyxis"} if "USR1" in signal else {}
+    found = spec("--image", "train:1", directives=[f"--signal={signal}"], **options)
+    assert "--signal=B: reaches the script alone" in found.err
+    assert "ranklaunch save" not in found.out
+
+
+# Saving before the time limit
+
+
+def saving(text: str) -> list[str]:
+    """Return the lines of a script that wait for a warning and answer it."""
+    return [line.strip() for line in text.splitlines() if line.strip().startswith(("trap ", "ranklaunch save", "apptainer"))][:2]
+
+
+@helpers.for_each(
+    [
+        ({"saveBefore": "300"}, "USR1", 290),
+        ({"saveBefore": "12"}, "USR1", 6),
+        ({"directives": ["--signal=B:USR1@120"]}, "USR1", 110),
+        ({"directives": ["--signal=B:SIGUSR2"]}, "USR2", 50),
+        ({"directives": ["--signal=RB:USR1@2"]}, "USR1", 1),
+    ]
+)
+def test_ranks_save_before_the_limit(values: dict[str, Any], signal: str, deadline: int) -> None:
+    found = spec("--max-restarts", "1", time="12:00:00", **values)
+    save = f'ranklaunch save "$RANKLAUNCH_LOG_DIR" --deadline {deadline} ||'
+    assert (found.code, found.err, saving(found.out)) == (0, "", [f"trap is_warned=1 {signal}", save])
+    asked = [line.partition("=")[2] for line in found.out.splitlines() if line.startswith("#SBATCH --signal=")]
+    wanted = values.get("directives", [f"--signal=B:USR1@{values.get('saveBefore')}"])
+    assert asked == [wanted[0].partition("=")[2]]
+
+
+def test_a_container_is_asked_in_the_container() -> None:
+    options = ("--image", "/sif/it's.sif", "--max-restarts", "1", "--env", "RANKLAUNCH_LOG_DIR=/logs/it's")
+    text = script(*options, container="apptainer", saveBefore="300")
+    assert "apptainer exec --nv '/sif/it'\"'\"'s.sif' ranklaunch save " in text
+    assert "export RANKLAUNCH_LOG_DIR='/logs/it'\"'\"'s'\n" in text
+
+
+@helpers.for_each(
+    [
+        ({"saveBefore": "300", "directives": ["--signal=TERM@60"]}, "the script has --signal already, by slurm.saveBefore"),
+        ({"saveBefore": "90", "time": "2"}, "slurm.time=2: expected more than 150 seconds, for Slurm warns up to 60 seconds"),
+        ({"saveBefore": "65536"}, "slurm.saveBefore='65536': expected an integer"),
+        ({"saveBefore": "5m"}, "slurm.saveBefore"),
+        ({"saveBefore": "300", "container": "pyxis", "image__repository": "a"}, "slurm.container=pyxis the script cannot ask"),
+    ]
+)  # fmt: skip
+def test_warnings_that_cannot_be_are_refused(values: dict[str, Any], said: str) -> None:
+    found = spec(**values)
+    assert found.code in (2, 78)
+    assert said in found.err
+
+
+def test_the_page_the_catalogue_and_the_spec_name_the_same_signal() -> None:
+    """The script of the page, and the remedy after a time limit, are directives that the script answers."""
+    texts = [(helpers.ROOT / path).read_text(encoding="utf-8") for path in ("docs/slurm.md", "catalogue/slurm.toml")]
+    for text in texts:
+        (signal,) = set(re.findall(r"--signal=B:USR1@[0-9]+", text))
+        assert saving(script("--max-restarts", "1", directives=[signal]))[0] == "trap is_warned=1 USR1"
+        assert "slurm.saveBefore" in text
+
+
+def test_a_save_without_a_requeue_is_said() -> None:
+    assert "restart.maxRestarts is 0: after the save before the time limit the job ends" in spec(saveBefore="300").err
+
+
+def test_an_expedited_requeue_stands_in_place_of_the_scripts_own() -> None:
+    found = spec("--max-restarts", "1", directives=["--requeue=expedite"])
+    assert found.code == 0
+    assert [line for line in found.out.splitlines() if "SBATCH --requeue" in line] == ["#SBATCH --requeue=expedite"]
+    assert "--requeue=expedite needs Slurm 25.11 or newer" in found.err
+    assert "the script has --no-requeue already" in refusals(directives=["--requeue=expedite"])
+
+
+# What the script does with the verdict
+
+REASON = 'rank 0 on node 0 (n1) exited with code 75: é "q" \\ $x `y` ' + "long " * 100
+SUSPECT = {"host": "n1", "node": 0, "why": "no"}
+
+
+def ended(
+    folder: Path, *options: str, code: int = 75, refused: str = "none", verdict: Any = None, array: Any = None, **how: Any
+) -> tuple[int, list[str]]:
+    """Return the exit code of a script whose job has left this verdict, and what scontrol was called with. refused: a subcommand of
+    scontrol that fails."""
+    said = {"culprit": {"host": "n9", "reason": "other"}, "reason": REASON, "suspect_host": SUSPECT} if verdict is None else verdict
+    logs = folder / "ranklaunch-logs" / "job_70001.0" / "node_0" / "attempt_2"
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "verdict.json").write_text(json.dumps(said, indent=1), encoding="utf-8")  # as ranklaunch.supervise.record writes it
+    shown = "JobId=70001 JobName=llm ReqNodeList=(null) ExcNodeList=n7,n[2-3] NodeList=n1 Comment=a ExcNodeList=n8"
+    (folder / "scontrol").write_text(
+        f"#!/bin/bash\nprintf '%s\\0' \"$@\" $'\\n' >>{folder}/called\n[[ $1 != --oneliner ]] || echo '{shown}'\n[[ $* != *{refused}* ]]\n"
+    )
+    (folder / "scontrol").chmod(0o755)
+    (folder / "called").write_text("")
+    env = {"SLURM_RESTART_COUNT": "1", "LC_ALL": "C.UTF-8", **(array or {})}
+    done = run_script(folder, "--max-restarts", "2", *options, shown=f"exit {code}", env=env, job=NODES, **how)
+    calls = (folder / "called").read_text(encoding="utf-8").split("\0\n\0")
+    return done.returncode, [
+        each for call in calls[:-1] for each in call.split("\0") if "=" in each or each == "requeue" or each.startswith("70001")
+    ]
+
+
+REQUEUED = ["70001", "requeue", "70001", "JobId=70001", "ExcNodeList=n7,n[2-3],n1"]
+
+
+@pytest.mark.processes
+def test_the_verdict_becomes_the_jobs_comment_and_its_host_is_left_out(tmp_path: Path) -> None:
+    comment = ["JobId=70001", f"Comment={REASON[:200]}"]
+    assert ended(tmp_path) == (75, [*comment, *REQUEUED])
+    assert ended(tmp_path, refused="Comment") == (75, [*comment, *REQUEUED])
+    assert ended(tmp_path, refused="ExcNodeList") == (75, [*comment, *REQUEUED])
+    assert ended(tmp_path, refused="requeue") == (75, [*comment, *REQUEUED[:3]])
+    assert ended(tmp_path, code=78) == (78, comment)
+    assert ended(tmp_path, code=0) == (0, [])
+    assert ended(tmp_path, directives=["--comment=mine"]) == (75, REQUEUED)
+    assert ended(tmp_path, verdict={"reason": "no"}) == (75, ["JobId=70001", "Comment=no", *REQUEUED[:3]])
+    array = {"SLURM_ARRAY_JOB_ID": "70001", "SLURM_ARRAY_TASK_ID": "3"}
+    of_task = [each.replace("70001", "70001_3") for each in (*comment, *REQUEUED)]
+    assert ended(tmp_path, array=array) == (75, of_task)
+    hostile = {"reason": "no", "suspect_host": {"host": "n1 $(x)", "node": 0, "why": "no"}}
+    assert ended(tmp_path, verdict=hostile) == (75, ["JobId=70001", "Comment=no", *REQUEUED[:3]])
 
 
 @pytest.mark.processes
@@ -329,5 +454,8 @@ def test_scripts_have_no_faults_that_shellcheck_knows(tmp_path: Path) -> None:
         pytest.skip("shellcheck is not installed")
     text = script("--max-restarts", "2", "--working-dir", "/work", job=NODES, time="60", setup=["module load cuda"])
     (tmp_path / "job.sh").write_text(text, encoding="utf-8")
-    done = subprocess.run(["shellcheck", str(tmp_path / "job.sh")], capture_output=True, text=True, timeout=60, check=False)
+    saves = script("--max-restarts", "2", saveBefore="300")
+    (tmp_path / "saves.sh").write_text(saves, encoding="utf-8")
+    files = [str(tmp_path / name) for name in ("job.sh", "saves.sh")]
+    done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == ""

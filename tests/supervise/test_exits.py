@@ -8,13 +8,12 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan.model import Process
-from ranklaunch.processes import start
+from ranklaunch.processes import children
 from ranklaunch.system import memory, signals
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
@@ -261,7 +260,7 @@ def test_in_a_folder_that_may_not_be_entered(tmp_path: Path) -> None:
     os.seteuid(65534)
     try:
         with pytest.raises(MissingProgramError, match="train may not be reached by user id 65534"):
-            start.executable(process, {})
+            children.executable(process, {})
     finally:
         os.seteuid(0)
 
@@ -277,6 +276,13 @@ def test_too_much_for_the_kernel(as_process: Starter, tmp_path: Path) -> None:
     assert "Argument list too long" in job.out.text
     assert any("Argument list too long" in line for line in job.verdict["culprit"]["last_lines"])
     assert "Argument list too long" in job.verdict["reason"]
+
+
+class NoHandlers(signals.Signals):
+    """Signals of a process that handles none."""
+
+    def __init__(self) -> None:
+        self.handled = ()
 
 
 @pytest.mark.parametrize(
@@ -295,7 +301,7 @@ def test_what_fails_before_the_program_is_executed(monkeypatch: pytest.MonkeyPat
     output, write = os.pipe()
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        pid = start.start(Process("rank 0", ("/bin/true",), "rank_0.log"), "/bin/true", {}, write, mock.Mock(signals.Signals)).pid
+        pid = children.start(Process("rank 0", ("/bin/true",), "rank_0.log"), "/bin/true", {}, write, NoHandlers()).pid
     os.close(write)
     with open(output, encoding="utf-8") as log:
         assert log.read() == f"ranklaunch: {said}\n"

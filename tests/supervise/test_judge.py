@@ -8,27 +8,27 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import helpers
 import pytest
 from helpers import for_each
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.diagnose.excerpt import last_lines
+from ranklaunch.diagnose.failures import last_lines
 from ranklaunch.plan.model import Plan
-from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
-from ranklaunch.processes.child_ranks import Below, Watched
-from ranklaunch.supervise import diagnosis, judge
+from ranklaunch.processes.child_ranks import Below, Watched, Watcher
+from ranklaunch.processes.children import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.supervise import ending as ending_of_node
-from ranklaunch.supervise.ending import Circumstances, Ending
+from ranklaunch.supervise import judge
+from ranklaunch.supervise.ending import Circumstances
 from ranklaunch.system import bounded, tree
+from ranklaunch.system.loop import Loop
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
-from ranklaunch.verdict.model import Culprit
+from ranklaunch.verdict.model import Culprit, Ending
 
-FAILED = Ending("failed", 1, "")
+FAILED = Ending(Judgement("failed", 1, ""))
 HEAD = "Traceback (most recent call last):\n"
 
 
@@ -53,6 +53,16 @@ def test_options_behind_the_program_are_noted_where_it_refuses_them(found: Suspe
     assert any("those of ranklaunch stand before it" in note.text for note in notes) == noted
 
 
+def test_the_first_suspect_of_a_rank_needs_no_end_of_its_launcher() -> None:
+    plan = helpers.plan(helpers.local(4), method="deepspeed")
+    launcher = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER, helpers.launcher(plan))
+    rank = Watched(3, tree.Identity(7, 1))
+    rank.status, rank.ended_at = 42 << 8, 5.0
+    found = ending_of_node.first_suspect(plan, FAILED, lambda at: at + 1, launcher, rank)
+    assert found.culprit
+    assert (found.culprit.rank, found.culprit.exit_code, found.at) == (3, 42, 6.0)
+
+
 # What stands for a rank's own words
 
 TABLE = """
@@ -71,8 +81,15 @@ TRACEBACK = b'Traceback (most recent call last):\n  File "t.py", line 7, in <mod
 def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
     child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER, helpers.launcher(plan))
     child.end = End(status, 1.0, told=told)
-    child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail, settled=lambda ended: tail))  # type: ignore[assignment]
+    child.reader = helpers.pipe_reader(tail)
     return child
+
+
+def below(*ended: Watched) -> Below:
+    """Return the ranks of a launcher, all of which have ended, in this order."""
+    ranks = Below(Watcher(Loop(), print), range(4))
+    ranks.ended.extend(ended)
+    return ranks
 
 
 def circumstances(memory: Memory = UNKNOWN, tail: bytes = b"") -> Circumstances:
@@ -88,15 +105,19 @@ def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -
     failed, unseen, seen, caught = (Watched(rank, tree.Identity(7 + rank, 1)) for rank in range(4))
     failed.status, seen.status, caught.status = 1 << 8, 9, 143 << 8
     unseen.by_itself = seen.by_itself = caught.by_itself = False
-    child.below = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[])  # type: ignore[assignment]
-    ending, common = replace(FAILED, child=child), Judgement("failed", 1, "")
+    child.below = below(failed, unseen, seen, caught)
+    ending, common = replace(FAILED, pid=child.identity.pid), Judgement("failed", 1, "")
     found = ending_of_node.verdict_of(plan, common, ending, [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(1, "SIGTERM"), (2, "SIGKILL")]
 
 
 def seen(*ranks: tuple[int, int, bool]) -> Below:
     """Ranks that were seen to end: number, signal, whether by themselves."""
-    return SimpleNamespace(ended=[SimpleNamespace(rank=rank, signal=number, by_itself=own) for rank, number, own in ranks])  # type: ignore[return-value]
+    ended = []
+    for rank, number, own in ranks:
+        ended.append(Watched(rank, tree.Identity(7 + rank, 1)))
+        ended[-1].status, ended[-1].by_itself = number, own
+    return below(*ended)
 
 
 def test_victims_of_a_launcher_are_its_ranks() -> None:
@@ -105,7 +126,9 @@ def test_victims_of_a_launcher_are_its_ranks() -> None:
     child = of_torchrun(plan, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
     child.below = seen((2, signal.SIGTERM, False), (3, 0, False))
     common = Judgement("failed", 3, "", Culprit(0, 1, 7, 3, None, False, ()))
-    found = ending_of_node.verdict_of(plan, common, Ending("failed", 3, "", from_elsewhere=True), [child], circumstances(), "").victims
+    found = ending_of_node.verdict_of(
+        plan, common, Ending(Judgement("failed", 3, ""), from_elsewhere=True), [child], circumstances(), ""
+    ).victims
     assert [(victim.name, victim.rank, victim.signal) for victim in found] == [
         ("rank 2", 2, "SIGTERM"), ("rank 3", 3, "SIGTERM"), ("torchrun", None, "SIGKILL"),
     ]  # fmt: skip
@@ -116,7 +139,7 @@ def test_a_culprit_is_no_victim() -> None:
     child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
     child.below = seen((1, signal.SIGKILL, True), (0, signal.SIGTERM, False))
     common = Judgement("failed", 137, "", Culprit(0, 1, 7, 137, "SIGKILL", False, ()))
-    found = ending_of_node.verdict_of(plan, common, Ending("failed", 1, "", child), [child], circumstances(), "").victims
+    found = ending_of_node.verdict_of(plan, common, replace(FAILED, pid=child.identity.pid), [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(0, "SIGTERM")]
 
 
@@ -140,14 +163,14 @@ def test_a_service_that_ends_as_by_a_stop_request_waits_for_it(role: str, status
     }
 )
 def test_frames_of_a_traceback_are_not_part_of_the_reason(line: str) -> None:
-    known = diagnosis.known(f"Traceback (most recent call last):\n{line}\n".encode(), helpers.plan(helpers.local()))
+    known = judge.known_error(f"Traceback (most recent call last):\n{line}\n".encode(), helpers.plan(helpers.local()))
     assert known
     assert known.line == "OSError: [Errno 5] Input/output error"
 
 
 def test_that_mpirun_has_lost_the_words_explains_more_than_that_a_rank_lost_its_peer() -> None:
     """As of a rank on one of two hosts that calls MPI_Abort without a word."""
-    known = diagnosis.known(LOST_REPORT + DISCONNECTED, helpers.plan(helpers.local()))
+    known = judge.known_error(LOST_REPORT + DISCONNECTED, helpers.plan(helpers.local()))
     assert known
     assert known.name == "mpi-words-lost"
 
@@ -189,14 +212,14 @@ def test_what_is_short_or_is_no_traceback_stays() -> None:
 
 def test_a_remedy_tells_the_settings_that_it_is_about() -> None:
     plan = helpers.plan({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_MASTER_PORT": "29501"})
-    error = diagnosis.known(b"RuntimeError: The server socket has failed to bind to [::]:29501 (errno: 98).\n", plan)
+    error = judge.known_error(b"RuntimeError: The server socket has failed to bind to [::]:29501 (errno: 98).\n", plan)
     assert error
     assert error.remedy.endswith("(--master-port). Now: master_port 29501 (RANKLAUNCH_MASTER_PORT).")
     assert "again: to start the job anew may be enough" in blame.advice(replace(Culprit(0, 1, 7, 1, None, False, ()), error=error))
 
 
 def test_another_host_is_named_where_this_one_is_at_fault() -> None:
-    error = diagnosis.known(b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", helpers.plan({}))
+    error = judge.known_error(b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", helpers.plan({}))
     assert error
     culprit = Culprit(1, 9, 7, 1, None, False, (), host="n7", error=error)
     assert [*blame.advice(culprit)][-1] == "again: start the job on other hosts, without n7"
@@ -209,7 +232,7 @@ def test_a_pattern_of_the_users_may_not_hold_a_verdict(tmp_path: Path, pattern: 
     (tmp_path / "own.json").write_text(json.dumps({"family": "Ours", "entry": [entry]}))
     plan = replace(helpers.plan({}), known_errors=str(tmp_path))
     for _ in range(2):
-        error = diagnosis.known(b"a" * 60 + b"\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", plan)
+        error = judge.known_error(b"a" * 60 + b"\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", plan)
         assert error
         assert error.name == name
 

@@ -11,7 +11,7 @@ import pytest
 from helpers import plan
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.processes.start import MARK, marked
+from ranklaunch.processes.children import MARK, marked
 from ranklaunch.supervise import nested
 from ranklaunch.system import tree
 from testbench.jobs.ends import check_end

@@ -6,7 +6,7 @@ import helpers
 import pytest
 from left_behind import told
 
-from ranklaunch.supervise import diagnosis
+from ranklaunch.supervise import judge
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 2, in <module>\n    main()\n'
 LOSS = f"{FRAMES}ValueError: loss is nan\n"
@@ -59,6 +59,6 @@ def test_a_rank_that_mindspore_ends_for_its_worker_is_told_so() -> None:
     said = "Dataset worker process 55 was killed by signal: Killed. Main process will be terminated."
     line = f"[ERROR] MD(11,7f383f013b80,python):2026-11-27-19:37:47.934.672 [mindspore/x.cc:556] SIGCHLDHandler] {said}"
     plan = helpers.plan(helpers.local(2), method="spawn", program="train.py")
-    error = diagnosis.known(f"step 3 loss 0.2\n{line}\n".encode(), plan, code=143)
+    error = judge.known_error(f"step 3 loss 0.2\n{line}\n".encode(), plan, code=143)
     assert error
     assert (error.name, error.line) == ("mindspore-dataset-worker-killed", line)

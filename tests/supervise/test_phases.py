@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import helpers
 import pytest
 
 from ranklaunch.errors import WaitError
-from ranklaunch.plan.model import Process
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.processes.children import Child
 from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.phases import Phases
+from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 
 
@@ -38,10 +39,32 @@ class Nodes:
         return False
 
 
+class Children:
+    """Children that end as soon as they have started."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.env = env
+        self.running: dict[int, Child] = {}
+        self.started: list[Process] = []
+
+    def start(self, processes: Sequence[Process], role: str, plan: Plan | None = None) -> None:
+        self.started.extend(processes)
+
+
+class Never:
+    """Condition that never holds."""
+
+    def missing(self) -> str:
+        return "a file"
+
+    def close(self) -> None:
+        pass
+
+
 class Attempt:
     """Attempt that has not ended; whenever somebody asks for its ending, the wait of the moment is noted."""
 
-    def __init__(self, start: Start, children: Any, nodes: Nodes) -> None:
+    def __init__(self, start: Start, children: Children, nodes: Nodes) -> None:
         self.start, self.children, self.nodes = start, children, nodes
         self.record, self.loop, self.say = start.record, Loop(), print
 
@@ -52,9 +75,7 @@ class Attempt:
 
 def phases(nodes: Nodes, env: Mapping[str, str] | None = None) -> Phases:
     plan = replace(helpers.plan(helpers.local(nodes=2)), offers={})
-    record: Any = SimpleNamespace(event=lambda *words, **more: None)
-    children: Any = SimpleNamespace(start=lambda *words: None, running={}, env=env or {})
-    attempt: Any = Attempt(Start(plan, record, helpers.MemoryFiles()), children, nodes)
+    attempt: Any = Attempt(Start(plan, Record("/logs"), helpers.MemoryFiles()), Children(env or {}), nodes)
     begun = nodes.phases = Phases(attempt)
     return begun
 
@@ -77,7 +98,7 @@ def test_a_wait_in_vain_is_over_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ranklaunch.supervise.waits.waiting.perform", refuse)
     begun = phases(Nodes())
     with pytest.raises(WaitError):
-        begun.wait_for(next(iter(begun.plan.waits)), SimpleNamespace())  # type: ignore[arg-type]
+        begun.wait_for(next(iter(begun.plan.waits)), Never())
     assert begun.waiting == ""
 
 

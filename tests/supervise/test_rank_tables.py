@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import helpers
 import pytest
 
-from ranklaunch.plan.model import TABLE
+from ranklaunch.plan.model import TABLE, Plan
 from ranklaunch.supervise.waits.table_renewal import Renewed
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.loop import Loop
@@ -176,19 +176,25 @@ def test_a_table_that_is_renewed_in_the_pause_before_a_restart_is_taken(as_proce
 
 
 def test_a_table_that_was_renewed_after_the_plan_was_made_is_seen(tmp_path: Path) -> None:
-    """Before anybody watches it. Plans are no more here than what is asked of them."""
+    """Before anybody watches it."""
     path = tmp_path / "table.json"
 
-    def plan() -> Any:
-        return SimpleNamespace(job=SimpleNamespace(rank_table=str(path)), muster=SimpleNamespace(facts={TABLE: path.read_text()}))
+    planned = helpers.plan(helpers.local(2))
+    assert planned.muster
+    muster = planned.muster
+
+    def plan() -> Plan:
+        job, facts = dataclasses.replace(planned.job, rank_table=str(path)), {TABLE: path.read_text()}
+        return dataclasses.replace(planned, job=job, muster=dataclasses.replace(muster, facts=facts))
 
     replace(path, "old")
-    loop, told, old = Loop(), [], plan()
+    told: list[Plan] = []
+    loop, old = Loop(), plan()
     replace(path, "new")
     renewed = Renewed(old, DiskFiles(), loop, plan, told.append)
     loop.run_until(lambda: bool(told), loop.clock() + 20)
     renewed.close()
-    assert [each.muster.facts[TABLE] for each in told] == ["new"]
+    assert [each.muster and each.muster.facts[TABLE] for each in told] == ["new"]
 
 
 def test_the_deadline_says_what_was_seen(as_process: Starter, tmp_path: Path) -> None:

@@ -67,12 +67,13 @@ def test_runs_of_a_user_who_lets_nobody_read_them_stay(tmp_path: Path) -> None:
     path = tmp_path / RUN_IDS
     path.write_text('{"other 1": "00112233445566aa"}')
     path.chmod(0o600)
-    program = "import sys; from ranklaunch.supervise.record import run_id; print(len(run_id(sys.argv[1], 'j', 'x', print)))"
+    imports, call = "import sys; from ranklaunch.supervise.record import run_id", "run_id(sys.argv[1], 'j', 'x', trouble)"
+    program = f"{imports}; trouble = []; print(len({call}), *trouble)"
     done = subprocess.run(
         [*as_user_alone(1000, 100), interpreter, "-c", program, tmp_path], env={"PYTHONPATH": str(tmp_path / "packages")}, cwd="/",
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout == f"{path}: Permission denied: the run's id is not kept, so a later attempt has another\n16\n"
+    assert done.stdout == f"16 {path}: Permission denied: the run's id is not kept, so a later attempt has another\n"
     assert path.read_text() == '{"other 1": "00112233445566aa"}'
 
 

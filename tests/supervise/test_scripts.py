@@ -6,7 +6,7 @@ import helpers
 import pytest
 from left_behind import told
 
-from ranklaunch.supervise import diagnosis
+from ranklaunch.supervise import judge
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 2, in <module>\n    main()\n'
 LOSS = f"{FRAMES}ValueError: loss is nan\n"
@@ -80,7 +80,7 @@ def test_an_exception_that_was_caught_does_not_hide_that_which_ends_a_rank(by_it
     for line, kind in (("RuntimeError: mat1 and mat2 shapes cannot be multiplied", "unknown"), (RESET, "consequence")):
         for mark in ("", "[rank1]: "):
             raised = "".join(f"{mark}{each}\n" for each in f"{FRAMES}{line}".splitlines())
-            error = diagnosis.known(f"{logged}closing\n{raised}".encode(), plan, by_itself, code=1 if by_itself else None)
+            error = judge.known_error(f"{logged}closing\n{raised}".encode(), plan, by_itself, code=1 if by_itself else None)
             assert error
             assert error.kind == kind
             assert error.line == line

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import SimpleNamespace
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
 
 from ranklaunch.adapters.launchers import msrun
 from ranklaunch.adapters.launchers.shared import ssh
-from ranklaunch.adapters.launchers.shared.launcher import RanksFirst
+from ranklaunch.adapters.launchers.shared.base import RanksFirst
 from ranklaunch.plan.model import Process
-from ranklaunch.processes.child import LONE_S, Lone
+from ranklaunch.processes.child_ranks import Below, Watcher
+from ranklaunch.processes.children import LAUNCHER, LONE_S, RANK, SERVICE, Child, Lone
 from ranklaunch.supervise import stop
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -32,11 +32,21 @@ class World:
         monkeypatch.setattr(tree, "descendants", lambda root: self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
         monkeypatch.setattr(tree, "send", lambda target, number: self.sent.append((round(self.now, 1), target.pid, number)) or True)
         monkeypatch.setattr(stop.tree, "has_children", lambda: True)
+        monkeypatch.setattr(tree, "is_dead", lambda pid: False)
+        monkeypatch.setattr(tree, "state", lambda process: "S")
         monkeypatch.setattr(stop, "unread", lambda clock: None)
         self.services: list[Any] = []
         self.needed_until = 0.0
-        needed = lambda: self.now < self.needed_until  # noqa: E731
-        self.stopper = stop.Stopper(self.loop, GRACE_S, lambda: leaders, self.said.append, lambda: self.services, needed)
+        self._leaders = leaders
+        self.stopper = stop.Stopper(self.loop, GRACE_S, self, self, self.said.append)
+
+    def of(self, roles: Collection[str]) -> Sequence[Any]:
+        """Return the running children."""
+        return self.services if SERVICE in roles else self._leaders
+
+    @property
+    def others_end(self) -> bool:
+        return self.now < self.needed_until
 
     def pass_time(self, until: float) -> None:
         """Steps of the loop, with `done` asked after each, as the supervisor does."""
@@ -119,10 +129,9 @@ def test_it_gives_up_where_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_ranks_below_what_came_through_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """What leaders have started is none of them."""
-    world = World(monkeypatch, [[CHILD]], leaders=[SimpleNamespace(identity=NEXT)])
+    world = World(monkeypatch, [[CHILD]], leaders=[Child(Process("rank 0", ("python",), "/log"), NEXT, RANK)])
     server = Process("sshd", ("sshd",), "/log")
-    told: dict[str, Any] = {"told": [], "sent_at": [], "told_at": None}
-    world.services.append(SimpleNamespace(process=server, launcher=ssh.BelowPdsh(server), identity=tree.Identity(9, 1), **told))
+    world.services.append(Child(server, tree.Identity(9, 1), SERVICE, ssh.BelowPdsh(server)))
     monkeypatch.setattr(tree, "carried", lambda root, carriers: [CHILD, NEXT])
     monkeypatch.setattr(tree, "generation", lambda root, number: [tree.Identity(root + 90 + number, 3)])
     assert world.stopper.carried() == [tree.Identity(CHILD.pid + 91, 3)]
@@ -133,8 +142,7 @@ def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, ne
     """It is told when they have ended, or late in the grace; where it hears nothing it is killed soon after."""
     world = World(monkeypatch, [[CHILD]])
     scheduler = Process("scheduler", ("python",), "/log", outlasts=True)
-    serving = {"process": scheduler, "launcher": msrun.Scheduler(scheduler)}
-    world.services.append(SimpleNamespace(**serving, identity=CHILD, told=[], sent_at=[], told_at=None, wake=lambda: None))
+    world.services.append(Child(scheduler, CHILD, SERVICE, msrun.Scheduler(scheduler)))
     world.needed_until = needed_until
     world.stopper.begin(15)
     world.pass_time(GRACE_S + 0.5)
@@ -148,24 +156,22 @@ class SlowLauncher(RanksFirst):
     DEPTH = 1
 
 
+class Beside(Below):
+    """No ranks, and one process that the launcher has started beside them."""
+
+    def ranks(self) -> list[tree.Identity]:
+        return []
+
+    def beside(self) -> list[tree.Identity]:
+        return [NEXT]
+
+
 def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 3 s, however long the grace is, with what it had started beside its ranks."""
     world = World(monkeypatch, [[CHILD]])
     launcher = Process("torchrun", ("torchrun",), "/log")
-    child: Any = SimpleNamespace(
-        process=launcher,
-        launcher=SlowLauncher(launcher),
-        identity=CHILD,
-        told=[],
-        sent_at=[],
-        told_at=None,
-        is_dead=bool,
-        left=list,
-        ranks=list,
-        beside=lambda: [NEXT],
-        go_on=lambda: None,
-        wake=lambda: None,
-    )
+    child = Child(launcher, CHILD, LAUNCHER, SlowLauncher(launcher))
+    child.below = Beside(Watcher(world.loop, print), range(1))
     monkeypatch.setattr(world.stopper, "_leaders", lambda: [child])
     monkeypatch.setattr(world.stopper, "_grace_s", 600.0)
     world.stopper.begin(15)

@@ -1,14 +1,19 @@
-"""Pieces from which launchers make their plans."""
+"""Base class of launchers, and the pieces from which they make their plans.
+
+Each method has a class below Launcher. Its defaults fit a process that is a rank itself, or that passes signals on to its ranks.
+plan() and needs() are called before anything starts. From the start on there is one object for each started process: the supervisor asks
+it, and calls its methods when ranks are to be stopped. docs/launchers.md tells why launchers differ from the defaults.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ranklaunch.adapters.launchers.shared import communication
-from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
+from ranklaunch.adapters.launchers.shared import variables
+from ranklaunch.adapters.launchers.shared.variables import misleading, only_secrets
 from ranklaunch.env import parse
 from ranklaunch.env.job import SHELLS, Job, Node
 from ranklaunch.env.reader import Reader, Variable
@@ -35,11 +40,208 @@ if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
     from ranklaunch.adapters.launchers.shared.starters import Found, Starters
 
+PROOF_BEGUN = "begun"  # in the file of Launcher.proof, until an exit code is
+After = Callable[[float, Callable[[], None]], object]  # calls later, after so many seconds
+
+ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that signals its ranks one after the other to have reached those that end at once
+SETTLE_S = 1.0  # for ranks that end at once: a launcher that saw it would end the others, which may be saving
+
+
+@dataclass(frozen=True)
+class Need:
+    """A program that a plan starts. comes_with: the hint where it is missing. least: a package, and its oldest version that will do."""
+
+    comes_with: str
+    least: tuple[str, str] | None = None
+
+
+PYTHON = dict.fromkeys(("python", "python3"), Need("name the interpreter with --python"))
+
+
+class Started(Protocol):
+    """A process that was started as a launcher."""
+
+    def left(self) -> list[Any]:
+        """Return the ranks that live, on this node."""
+
+    def hold(self) -> None:
+        """Stop the launcher by SIGSTOP, with all processes between it and its ranks."""
+
+    def hold_with_ranks(self) -> None:
+        """Hold the launcher if it has ranks, until they have ended by themselves."""
+
+    def serve(self) -> None:
+        """Let a held launcher go on, whose store its ranks may need, unless a rank has failed."""
+
+
+class Signals(Protocol):
+    """Sender of signals, in a stop and after a failure."""
+
+    def signal(self, child: Any, number: int) -> None:
+        """Signal the started process itself."""
+
+    def signal_ranks(self, child: Any, number: int) -> None:
+        """Signal the ranks of a launcher, through shells and wrappers."""
+
+    def signal_in_turn(self, child: Any, number: int) -> None:
+        """Signal the ranks of a launcher that ends all once one has died: first those that catch the signal, then the others."""
+
+    def remind(self, child: Any) -> None:
+        """Send SIGTERM to a launcher itself, and once more after half of the grace."""
+
+    def after(self, seconds: float, act: Callable[[], None]) -> object:
+        """Call a function later, unless everything has ended by then."""
+
+
+class Launcher:
+    """NAME: of the method; METHOD.VARIANT for another class of the same method. VARIABLES: those that plan() reads beyond
+    ranklaunch.env.settings. The others are facts about the program."""
+
+    NAME = ""
+    VARIABLES: tuple[Variable[Any], ...] = ()
+
+    # Where its ranks are.
+    DEPTH = 0  # generations from the process down to its ranks (1: its children); of a service: from what has come through it
+    CARRIERS: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
+
+    # What it writes, as regular expressions.
+    STARTS = ""  # as it starts each rank, in their order; group pid
+    # As it ends its ranks after a failure; of a service: that it is of no use. Groups: pid or living (a rank that had not failed): of a
+    # rank; agent: of the launcher.
+    ENDS_RANKS: tuple[str, ...] = ()
+    REPORTS = ""  # the beginning of its report of the failure; it may end seconds later
+    HAS_REPORTED = ""  # the end of its report: it may be killed then, once its ranks are gone
+
+    ON_EACH_NODE = ""  # lines that it writes on each node alike: the console of node 0 alone shows them
+
+    planned: Plan  # of which the process is
+
+    def __init__(self, process: Process, planned: Plan | None = None) -> None:
+        self.process = process
+        if planned:
+            self.planned = planned
+
+    # Before the start
+
+    @staticmethod
+    def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+        """Return what happens on the job's own node. Problems go to the reader, which raises them all at once afterwards."""
+        raise NotImplementedError
+
+    @staticmethod
+    def needs() -> Mapping[str, Need]:
+        """Return the programs that plans of this method start, by name."""
+        return {}
+
+    @staticmethod
+    def starts_all(reader: Reader) -> bool:
+        """Return True if node 0 starts the ranks of all nodes, with its own variables."""
+        return False
+
+    # Ranks
+
+    @property
+    def starts_ranks(self) -> bool:
+        return bool(self.DEPTH or self.CARRIERS)
+
+    @property
+    def kills_ranks(self) -> bool:
+        """True for a launcher that sends SIGKILL to all its ranks at the first end of one.
+
+        ranklaunch holds such a launcher, and ends the other ranks itself. A launcher that sends
+        SIGTERM leaves its ranks time, and keeps the default.
+        """
+        return False
+
+    @property
+    def lonely_s(self) -> float:
+        """Seconds for the launcher to end after the last of its ranks; 0: no limit."""
+        return 0
+
+    @property
+    def repeats(self) -> bool:
+        """True if its standard output repeats the files of its ranks: it is thrown away."""
+        return False
+
+    @property
+    def proof(self) -> str:
+        """Path of a file with the exit code of the process that starts the ranks, "" for none.
+
+        With such a file the launcher's own 0 proves nothing.
+        """
+        return ""
+
+    # What it reports
+
+    @property
+    def reporter(self) -> str:
+        """Name of its report in ranklaunch.catalogue.reports, if no other launcher's report can be in its output; else ""."""
+        return ""
+
+    @staticmethod
+    def report(text: str, pid: int = 0) -> Failure | None:
+        """Return the rank that failed first, by the last of what the process wrote; None if its exit code says it all. pid: of the process,
+        whose ranks may have started others like it; 0: unknown."""
+        return None
+
+    # Stopping
+
+    def stop(self, signals: Signals, child: Started, number: int) -> None:
+        """Pass on a stop request: the process itself gets the signal."""
+        signals.signal(child, number)
+
+    def alone(self, signals: Signals, child: Started) -> None:
+        """Act during a stop when the last rank is gone. The process was signalled before, and ends."""
+
+    def failing(self, after: After, child: Started, signal_ranks: Callable[[], None]) -> None:
+        """Act when the launcher has begun to end its ranks after a failure. signal_ranks: sends SIGTERM to them."""
+
+    def rank_failed(self, child: Started, stopping: bool) -> None:
+        """Act when a rank was seen to fail."""
+
+    def outlived(self, end_at_once: Callable[[], None]) -> None:
+        """Act when a service has outlived all ranks, and has heard SIGTERM."""
+
+
+class RanksFirst(Launcher):
+    """A launcher that ignores SIGTERM, or does not pass it on well.
+
+    Its ranks are signalled directly. The launcher is signalled when they are gone, so that it
+    reports how they ended, and is killed if it does not end then.
+    """
+
+    def stop(self, signals: Signals, child: Started, number: int) -> None:
+        if self.kills_ranks:
+            child.hold()
+        signals.signal_ranks(child, number)
+
+    def alone(self, signals: Signals, child: Started) -> None:
+        signals.remind(child)
+
+    def failing(self, after: After, child: Started, signal_ranks: Callable[[], None]) -> None:
+        after(ONE_AFTER_THE_OTHER_S, signal_ranks)
+
+
+class FromNode0(RanksFirst):
+    """A launcher on node 0 that starts the ranks of all nodes, and ends all after the first end."""
+
+    def stop(self, signals: Signals, child: Started, number: int) -> None:
+        signals.signal_in_turn(child, number)
+
+    def alone(self, signals: Signals, child: Started) -> None:
+        """Do nothing: ranks on other nodes may live, and the launcher ends when these are gone too."""
+
+
+# Pieces of plans
+
 
 def failed_with(
     returncode: int, rank: int | None = None, pid: int | None = None, node: int | None = None, victims: tuple[tuple[int, int], ...] = ()
 ) -> Failure:
-    """A launcher's word for how a rank ended. returncode: as Python's subprocess has it, -N after signal N. The rest: as in Failure."""
+    """Return a launcher's report of the end of a rank.
+
+    returncode: as Python's subprocess has it, -N after signal N. The rest: as in Failure.
+    """
     signal = max(0, -returncode)
     return Failure(rank, 128 + signal if signal else returncode, signal, pid, node=node, victims=victims)
 
@@ -59,7 +261,7 @@ ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks f
 
 
 def own_launcher(job: Job, reader: Reader) -> Found | None:
-    """Return the launcher that the program is; None for most programs, which are not looked at for long."""
+    """Return the launcher that the program is; None for most programs, after a quick look."""
     program = job.program.stands_for or job.program
     if (program.is_python and not program.module) or program.is_shell:
         return None
@@ -95,7 +297,10 @@ _ON_A_NODE = ("NPROC_PER_NODE", "GPUS_PER_NODE", "MASTER_PORT")
 
 
 def place_by_env(job: Job, reader: Reader) -> dict[str, str]:
-    """Return this node's place, for a program that starts ranks itself, by names that no launcher takes for its own settings."""
+    """Return this node's place for a program that starts ranks itself.
+
+    The names of these variables are settings of no launcher.
+    """
     return {
         "NNODES": str(len(job.nodes)),
         "NODE_RANK": str(job.node_index),
@@ -122,7 +327,10 @@ def in_attempt(job: Job, name: str) -> str:
 
 
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:
-    """Return the plan of the program once on each node. script: the program, if it is one that starts ranks itself."""
+    """Return the plan of the program once on each node.
+
+    script: the program, if it starts ranks itself.
+    """
     env, unset, starts_ranks = _surroundings(job, reader, script)
     waits = master_waits(job, reader) if starts_ranks else ()
     slots = tuple(node.slots for node in job.nodes)
@@ -166,7 +374,10 @@ def limits(reader: Reader) -> Limits:
 
 
 def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
-    """Ranks of several nodes meet at node 0 (or at host), whose name may be published later than this container starts."""
+    """Return the wait for the name of node 0, or of host, where ranks of several nodes meet.
+
+    The name may be published after the start of this container.
+    """
     return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if job.has_peers else ()
 
 
@@ -176,7 +387,10 @@ def meeting_host(job: Job, reader: Reader) -> str:
 
 
 def meeting_of_ranks(job: Job, reader: Reader, port: int) -> dict[str, str]:
-    """MASTER_ADDR and MASTER_PORT for ranks that node 0 starts on all nodes: the host of rank 0, which is node 0's where that has ranks."""
+    """Return MASTER_ADDR and MASTER_PORT for ranks that node 0 starts on all nodes.
+
+    The address is the host of rank 0: node 0 if node 0 has ranks.
+    """
     first = next((node for node in job.nodes if node.slots), job.nodes[0])
     return {"MASTER_ADDR": first.host if first.index else meeting_host(job, reader), "MASTER_PORT": str(port)}
 
@@ -187,8 +401,10 @@ def with_hosts(job: Job) -> Job:
 
 
 def need_hosts(job: Job, reader: Reader, method: str) -> Job:
-    """Refuse nodes without names, for a method that reaches every node by name. Return the job with hosts, so that its other problems are
-    found too."""
+    """Refuse nodes without names, for a method that reaches every node by name.
+
+    Return the job with hosts, so that its other problems are found too.
+    """
     unnamed = [node.index for node in job.nodes if not node.host]
     if unnamed and not reader.awaits_hosts:
         first, last = unnamed[0], unnamed[-1]
@@ -207,8 +423,11 @@ def check_before_much(job: Job, reader: Reader) -> None:
 def script_or_module(
     job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], script: tuple[str, ...], module: str
 ) -> tuple[str, ...]:
-    """A template's command that begins with a launcher's script, with the launcher's module in place of the script where the user's
-    interpreter has the package, and the script is neither beside it nor on PATH."""
+    """Replace a launcher's script in a template's command by the launcher's module.
+
+    That is done if the user's interpreter has the package, and the script is neither beside the
+    interpreter nor on PATH.
+    """
     name, search = script[0], common_env(job, reader).get("PATH", reader.env.get("PATH", ""))
     if argv[: len(script)] != script or which(name, search, reader.files):
         return argv
@@ -229,7 +448,7 @@ def launcher_process(
         name=name,
         argv=argv,
         log=in_attempt(job, f"{name}.log"),
-        env={**common_env(job, reader), **communication.environment(job, reader), **env},
+        env={**common_env(job, reader), **variables.environment(job, reader), **env},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
         behaviour=behaviour,
@@ -266,7 +485,7 @@ def rank_log(job: Job, rank: int) -> str:
 
 
 def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int, node: Node | None = None) -> str:
-    """node: where it is not the job's own."""
+    """Return the tag of a rank. node: its node, if that is not the own one."""
     if reader.options.get(LOG_TAG.value) == "":  # said, unlike a variable that is empty
         reader.note(LOG_TAG, "", f"option {LOG_TAG.option}")
         return ""
@@ -280,8 +499,12 @@ def _known_by_tag(node: Node, local_rank: int, rank: int) -> dict[str, object]:
 
 
 def common_env(job: Job, reader: Reader) -> dict[str, str]:
-    """Output at once rather than by the block, the attempt for scripts that resume, and the user's interpreter first on PATH,
-    so that launchers installed beside it (torchrun, msrun) and the `python` that they start are its own."""
+    """Return variables for all ranks and launchers.
+
+    Output comes at once rather than by the block; scripts that resume see the attempt; the user's
+    interpreter is first on PATH, so that launchers (torchrun, msrun) and the `python` that they
+    start are its own.
+    """
     env = {**dict(job.env), "RANKLAUNCH_ATTEMPT": str(job.attempt), **(job.place(job) if job.place else {})}
     debug = DEBUG_SWITCHES if reader.given(DEBUG) and reader.get(DEBUG) else {}
     unless_set = {**debug, "PYTHONUNBUFFERED": "1"}
@@ -302,5 +525,5 @@ def not_own(job: Job, reader: Reader, told: Mapping[str, str]) -> dict[str, str]
 
 
 def address(host: str) -> str:
-    """A host as it stands in a URL: IPv6 addresses in brackets."""
+    """Return a host as in a URL: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, failed_with, in_attempt, meeting_of_ranks
-from ranklaunch.adapters.launchers.shared.communication import of_ranks
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, PROOF_BEGUN, failed_with, in_attempt, meeting_of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import options
-from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
+from ranklaunch.adapters.launchers.shared.variables import of_ranks
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import Reader, Variable
@@ -23,7 +22,7 @@ from ranklaunch.env.settings import RESTART_COUNT, RUN
 from ranklaunch.files import join, own_program, which
 from ranklaunch.plan.model import File, Plan, Process
 from ranklaunch.redact import redact
-from ranklaunch.redact.names import is_secret
+from ranklaunch.redact.forms import is_secret
 from ranklaunch.render.templates import Templates
 from ranklaunch.showing import clipped
 from ranklaunch.verdict.model import Failure

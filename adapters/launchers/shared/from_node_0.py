@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader
 from ranklaunch.showing import clipped

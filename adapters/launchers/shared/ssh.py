@@ -12,10 +12,8 @@ import hashlib
 import re
 from typing import Any
 
-from ranklaunch.adapters.launchers.shared.base import address, common_env, in_attempt
-from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
-from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.adapters.launchers.shared.launcher import Launcher, Need
+from ranklaunch.adapters.launchers.shared.base import Launcher, Need, address, common_env, in_attempt
+from ranklaunch.adapters.launchers.shared.variables import RUN_DIR, misleading
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable

@@ -1,13 +1,48 @@
-"""Variables of all platforms, and the usual ways to find a node's index, the number of its start, a program and folders."""
+"""Base class of platforms, with the rows of platforms.toml and the variables that all platforms share.
+
+A row tells where a platform, a scheduler or a script has the number of nodes, the index of this one, and more. The class of a platform with
+rules of its own, which the row names, derives from Place.
+
+Whatever a row, a pattern, a file or a class says is offered to the reader as one more source of the same value. So the user's word comes
+first, sources that contradict each other are refused, and plans show where each value is from.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from ranklaunch.env import parse
-from ranklaunch.env.reader import Reader, Variable, platform_text
-from ranklaunch.env.settings import ATTEMPT, LOG_DIR
+from ranklaunch.adapters.platforms.shared import kubernetes, self_index
+from ranklaunch.adapters.platforms.shared.facts import FIRST, LISTED_SLOTS, Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
+from ranklaunch.env import parse, settings, tasks
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.parse import Endpoint
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text, show
+from ranklaunch.env.settings import (
+    ATTEMPT,
+    GRACE_S,
+    HOSTS,
+    JOB_NAME,
+    LOG_DIR,
+    MASTER_ADDR,
+    MUSTER_TIMEOUT_S,
+    NODE_INDEX,
+    NODES,
+    SLOTS,
+    WAIT_S,
+    devices,
+    make_job,
+    spread,
+)  # fmt: skip
+from ranklaunch.env.tasks import CONFIG, PS, PS_HOSTS, STAND_IN, TASK, WORKER_HOSTS, Tasks
+from ranklaunch.errors import number
 from ranklaunch.files import join
+from ranklaunch.showing import clipped
 from ranklaunch.verdict import folders
 
 USUAL_HOSTFILE = "/job/hostfile"  # where DeepSpeed looks
@@ -108,3 +143,613 @@ def _ended(reader: Reader, newest: dict[str, int], last: int) -> bool:
     """Return True if a node has ended this attempt. A node that starts now belongs to the next one then."""
     paths = (folders.attempt(place, last) for place, number in newest.items() if number == last)
     return any(reader.files.exists(join(path, folders.VERDICT)) for path in paths)
+
+
+# Rows
+
+VALUES = ("nodes", "node_index", "hosts", "master_addr", "slots")  # of Refusal.unless
+_PLUS = r" \+ ([0-9]+)$"
+
+Texts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A start that is refused. when: conditions that all hold then. text: message, in which {NAME} is a variable. unless: values (nodes,
+    node_index, hosts, master_addr, slots) that allow the start if the user gives one of them."""
+
+    when: Texts
+    text: str
+    unless: Texts = ("nodes", "node_index", "hosts")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A platform, as a user's own file may have it too.
+
+    A condition is NAME (set), A|B (one of them set), NAME=VALUE, NAMES ~ REGEX (the values with blanks between match), /PATH (exists), or !
+    and one of these (does not hold). A pattern is NAMES ~ REGEX, whose first group is the value; + N behind it adds to a number. Of several
+    variables or patterns the first counts, and the others must agree with it.
+
+    name: name of the platform, in small letters. sign: conditions that all hold where this is the platform. title: its name for people.
+    recognised_by: its signs for people, if they are not `sign`. started_by: what starts ranklaunch on nodes. why: reason why it is
+    asked before others. sources: pages that document the variables. nodes: variables with the number of nodes. node_index: variables
+    with the index of this node, from 0. slots: variables with the ranks of a node, or of each node. gpus: true if other slots count
+    GPUs. npus: true if slots count NPUs, unless the container has a sign of another device. job_name: variables with the name of the
+    job. attempt: variables with the number of this start, from 1. restarts: variables with the number of restarts, from 0. ranks:
+    variables with the number of all ranks, nodes times slots. hosts: variables with the hosts of all nodes, in node order, with blanks,
+    commas or line breaks between. hosts_file: variables with the path of a file that has a host first on each line. slots_beside: true
+    if both have the slots of each host too, as HOST:N or HOST slots=N. json_file: path of a file with an object of JSON. json_hosts:
+    its key for the hosts of all nodes, in node order. json_node_index: its key for the index of this node, which else is found among
+    the hosts. json_slots: its key for the ranks of each node. master: variables with the host of node 0, HOST or HOST:PORT. own:
+    variables with the host of this node, which is that of node 0 on node 0 alone. node_index_like: patterns for the index. nodes_like:
+    patterns for the number of nodes. slots_like: patterns for the ranks of a node. job_name_like: patterns for the name of the job.
+    attempt_like: patterns for the number of this start. master_like: patterns for the host of node 0. hosts_like: text in which {i} is
+    a node and {A|B} a variable, for the host of each node. hosts_each: the same for the name of a variable that has the host. refuse:
+    starts that are refused. starts_once: how to start ranklaunch on each node, where the job's script runs on the first alone.
+    no_count: what to do if nothing says how many nodes there are. no_first: what to do if nothing says where node 0 is. kills_after_s:
+    seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start minutes apart."""
+
+    name: str
+    sign: Texts = ()
+    title: str = ""
+    recognised_by: str = ""
+    started_by: str = "the platform, on every node"
+    why: str = ""
+    sources: Texts = ()
+    nodes: Texts = ()
+    node_index: Texts = ()
+    slots: Texts = ()
+    gpus: bool = False
+    npus: bool = False
+    job_name: Texts = ()
+    attempt: Texts = ()
+    restarts: Texts = ()
+    hosts: Texts = ()
+    hosts_file: Texts = ()
+    slots_beside: bool = False
+    json_file: str = ""
+    json_hosts: str = ""
+    json_node_index: str = ""
+    json_slots: str = ""
+    master: Texts = ()
+    own: Texts = ()
+    ranks: Texts = ()
+    node_index_like: Texts = ()
+    nodes_like: Texts = ()
+    slots_like: Texts = ()
+    job_name_like: Texts = ()
+    attempt_like: Texts = ()
+    master_like: Texts = ()
+    hosts_like: str = ""
+    hosts_each: str = ""
+    refuse: tuple[Refusal, ...] = ()
+    starts_once: str = ""
+    no_count: str = ""
+    no_first: str = ""
+    kills_after_s: float = 0.0
+    starts_late: bool = False
+
+    @property
+    def conditions(self) -> Texts:
+        """Return the sign, and when starts are refused."""
+        return (*self.sign, *(each for refusal in self.refuse for each in refusal.when))
+
+    @property
+    def patterns(self) -> Texts:
+        """Return all texts with a regular expression, except those that tell nodes apart."""
+        return (*self.conditions, *self.nodes_like, *self.slots_like, *self.job_name_like, *self.attempt_like, *self.master_like)
+
+
+R = TypeVar("R", bound=Row)
+
+
+@dataclass(frozen=True)
+class Shipped(Row):
+    """A row of platforms.toml. kind: class with rules of its own, in the module of the platform's name; "" for none. begins: for a
+    platform that this class recognises, how names of its variables begin. ps: true if its tasks may be ps and workers, by lists of
+    their hosts or by TF_CONFIG."""
+
+    begins: Texts = ()
+    kind: str = ""
+    ps: bool = False
+
+
+def made(kind: type[R], fields: Mapping[str, Any]) -> R:
+    """Return a row by the fields of its table."""
+    refuse = tuple(Refusal(**_tuples(each)) for each in fields.get("refuse", ()))
+    return kind(**{**_tuples(fields), "refuse": refuse})
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def holds(condition: str, env: Mapping[str, str], is_there: Callable[[str], bool]) -> bool:
+    """Return True if a condition holds. is_there: tells whether a path is."""
+    if condition.startswith("!"):
+        return not holds(condition[1:], env, is_there)
+    if condition.startswith("/"):
+        return is_there(condition)
+    if " ~ " in condition:
+        return match(condition, env) is not None
+    name, equals, value = condition.partition("=")
+    if equals:
+        return env.get(name, "").strip().lower() == value.lower()
+    return any(env.get(each, "").strip() for each in condition.split("|"))
+
+
+def match(pattern: str, env: Mapping[str, str]) -> re.Match[str] | None:
+    """Return the match of NAMES ~ REGEX in the values of these variables, with blanks between."""
+    names, _, regex = pattern.partition(" ~ ")
+    text = " ".join(env.get(filled(name, env), "").strip() for name in names.split())
+    return re.fullmatch(re.sub(_PLUS, "", regex), text, re.DOTALL)
+
+
+def value_like(pattern: str, env: Mapping[str, str]) -> str:
+    """Return the first group of a pattern that is set, plus the number behind it; "" where it does not match."""
+    found, more = match(pattern, env), re.search(_PLUS, pattern)
+    text = next(filter(None, found.groups()), "") if found else ""
+    return str(int(text) + int(more[1])) if more and number(text) is not None else text
+
+
+def names_in(pattern: str) -> list[str]:
+    """Return the variables of a condition or a pattern."""
+    names = re.split(" ~ |=", pattern.lstrip("!"))[0]
+    return [name for name in re.split("[ |]", names) if "{" not in name and not name.startswith("/")]
+
+
+def filled(text: str, env: Mapping[str, str], index: int = 0) -> str:
+    """Return a text with {i} and {A|B} filled in; "" if none of the variables of a place is set."""
+    missing = False
+
+    def value(found: re.Match[str]) -> str:
+        nonlocal missing
+        text = str(index) if found[1] == "i" else next((env[name].strip() for name in found[1].split("|") if env.get(name, "").strip()), "")
+        missing = missing or not text
+        return text
+
+    made = re.sub(r"\{([A-Za-z0-9_|]+)\}", value, text)
+    return "" if missing else made
+
+
+# Platforms
+
+# Names that others set as well: no sign of a platform, so ranks keep them.
+_PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
+_LINE = r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?"
+_NO_HOST = "there is no such file, or no host in it"
+_SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS, MASTER_ADDR, SLOTS)}
+
+
+def host(value: str) -> str:
+    """Return the host of HOST or HOST:PORT."""
+    try:
+        (found,) = parse.endpoints(value)
+    except ValueError:
+        msg = "expected one host, HOST or HOST:PORT"
+        raise ValueError(msg) from None
+    return found.host
+
+
+def listed(value: str) -> tuple[parse.Endpoint, ...]:
+    """Return the hosts of a list, with what stands behind the colon of each. A line may be empty: that node's host is not known."""
+    lines = value.strip("\n").split("\n") if value.strip() else []
+    words = [word for line in lines for word in line.replace(",", " ").split() or [""]]
+    try:
+        return tuple(parse.endpoints(word)[0] if word else parse.Endpoint("") for word in words)
+    except (ValueError, IndexError):
+        msg = "expected host names or IP addresses with line breaks, spaces or commas between them"
+        raise ValueError(msg) from None
+
+
+def own_slots(reader: Reader, nodes: int) -> tuple[int, ...]:
+    """Return the slots of each node: the user's word, else the devices here."""
+    return spread(reader, SLOTS, reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),), nodes)
+
+
+class Place:
+    """A platform.
+
+    Methods without an underscore are the interface; a class with rules of its own replaces some of
+    them. OWN: variables that the class reads beside those of its row. INDEX: variable of the index,
+    if a fact gives it.
+    """
+
+    OWN: tuple[Variable[Any], ...] = ()
+    INDEX: Variable[int] | None = None
+
+    def __init__(self, row: Shipped) -> None:
+        self.NAME = row.name
+        self.row = row
+        self.nodes = NODES.also(*row.nodes, agree=True)
+        self.node_index = replace(NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_PLAIN.fullmatch, row.node_index)))
+        self.slots = SLOTS.also(*row.slots, agree=True)
+        self.job_name = JOB_NAME.also(*row.job_name, agree=bool(row.job_name_like))
+        self.started = ATTEMPT.also(*row.attempt)
+        self.restarts = platform_count("restarts", row.restarts, "restarts, from 0; the attempt is one more")
+        self.first = replace(FIRST, names=row.master, parse=host, agree=True)
+        self.hosts: Variable[tuple[parse.Endpoint, ...]] = Variable(
+            "node_hosts", row.hosts, listed, (), "hosts of all nodes, in node order", "platform"
+        )
+        self.file = platform_text("node_file", row.hosts_file, "file with a node's host first on each line")
+        self.own = Variable("own_host", row.own, host, "", "host of this node", "platform", per_node=True)
+        self.ranks = platform_count("ranks", row.ranks, "ranks of all nodes")
+
+    @functools.cached_property
+    def VARIABLES(self) -> tuple[Variable[Any], ...]:
+        """Every variable that the platform reads beyond those of ranklaunch.env.settings."""
+        row, shared = self.row, (self.nodes, self.node_index, self.slots, self.job_name, self.started)
+        own = (self.restarts, self.first, self.hosts, self.file, self.own, self.ranks)
+        named = [*(each for each in shared if each.names[1:]), *(each for each in own if each.names)]
+        found = [*named, *self.OWN]
+        found += [HOSTNAME] if any("HOSTNAME" in names_in(pattern) for pattern in (*row.sign, *row.node_index_like)) else []
+        for value, patterns, meaning, of_node in (
+            ("index_of_node", row.node_index_like, "has the index of this node in it", True),
+            ("signs", row.patterns, "says that this is the platform, or has a part that counts", False),
+        ):
+            known = {*RUN_ID.names[:1], *(name for variable in found for name in variable.names)}
+            names = tuple(dict.fromkeys(name for pattern in patterns for name in names_in(pattern) if name not in known))
+            found += [platform_text(f"{row.name}_{value}", names, meaning, per_node=of_node)] if names else []
+        return tuple(found)
+
+    def detect(self, reader: Reader) -> bool:
+        """Return True if the environment is this platform's. Never raises."""
+        return bool(self.row.sign) and all(holds(each, reader.env, reader.files.exists) for each in self.row.sign)
+
+    def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
+        """Return the program that the platform names, None if the command line names one."""
+        return None
+
+    def failure_file(self, reader: Reader) -> str:
+        """Return where the platform looks for the reason of a failure, "" where it does not."""
+        return ""
+
+    def log_dir(self, reader: Reader) -> str:
+        """Return the log folder of a job that cannot be made out."""
+        return settings.log_dir(reader)
+
+    def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+        """Return the number of this start of the job on this node, from 1."""
+        if reader.given(self.started):
+            return reader.get(self.started)
+        counted = reader.given(self.restarts)
+        if not counted and not self.row.restarts:
+            return attempt(reader, nodes, index)
+        number = reader.get(self.restarts) + 1 if counted else 1
+        reader.note(ATTEMPT, str(number), f"{reader.source(self.restarts)} + 1" if counted else "default")
+        return number
+
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """Yield further sources of values."""
+        return iter(())
+
+    def job_facts(self, reader: Reader) -> dict[str, Any]:
+        """Return further arguments of make_job."""
+        return {}
+
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Return the job with changes."""
+        return job
+
+    # Reading a job
+
+    def read(self, reader: Reader, program: Program) -> Job:
+        """Return the job. Problems go to the reader, which raises them all at once afterwards."""
+        row, pod = self.row, kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else ""
+        if row.kills_after_s:
+            reader.offer(GRACE_S, f"{row.name}, which kills after {row.kills_after_s:g} s", row.kills_after_s * 0.8)
+        if row.starts_late and not reader.given(WAIT_S):
+            reader.offer(MUSTER_TIMEOUT_S, f"{row.name}, whose nodes start minutes apart", 1800)
+        self._refuse(reader)
+        self._offer(reader, self._facts(reader))
+        job = (self._job_of_tasks(reader, program, pod) if row.ps else None) or self._job(reader, program, pod)
+        return job if job.among else self.finished(reader, job)
+
+    def _job(self, reader: Reader, program: Program, pod: str) -> Job:
+        row, sure = self.row, not reader.has_problems  # else what is missing may be missing for that reason
+        nodes = self._count(reader, sure)
+        hosts = self._hosts(reader, nodes, sure)
+        of_ranks = self._job_of_ranks(reader, program, hosts)
+        if of_ranks:
+            return of_ranks
+        own = self._index(reader, nodes, sure)
+        slots = self._slots(reader, nodes)
+        self._refuse_other_ranks(reader, slots)
+        self._refuse_other_first(reader, hosts, own)
+        return make_job(
+            reader,
+            program,
+            platform=row.name,
+            name=reader.get(self.job_name) or row.name,
+            attempt=self.attempt(reader, nodes, own),
+            hosts=hosts,
+            slots=slots,
+            node_index=own,
+            accelerator=self._accelerator(reader),
+            instance_name=pod,
+            **self.job_facts(reader),
+        )
+
+    def _job_of_tasks(self, reader: Reader, program: Program, pod: str = "") -> Job | None:
+        """Return the job of workers and ps, None without ps. node_index counts within a task."""
+        found = _workers_and_ps(reader)
+        if not found:
+            return None
+        slots = own_slots(reader, len(found.workers))
+        return make_job(
+            reader,
+            program,
+            platform=self.NAME,
+            name=reader.get(JOB_NAME) or self.NAME,
+            attempt=self.attempt(reader, found.size, found.node_index),
+            hosts=found.hosts,
+            slots=found.slots(slots),
+            node_index=found.node_index,
+            tasks=found,
+            instance_name=pod,
+        )
+
+    def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
+        """Return the job whose nodes are its ranks, if the platform has started a ranklaunch for each; else None."""
+        return None
+
+    def _accelerator(self, reader: Reader) -> tuple[str, str]:
+        """Return the kind of the slots, and its source, for a container with no sign of a kind."""
+        row = self.row
+        kind = "npu" if row.npus else "gpu" if row.slots or row.slots_like or row.gpus else "cpu"
+        return kind, "default" if kind == "cpu" else reader.source(SLOTS)
+
+    def _refuse(self, reader: Reader) -> None:
+        for each in self.row.refuse:
+            allowed = any(reader.by_user(_SETTINGS[value]) for value in each.unless)
+            if not allowed and all(holds(condition, reader.env, reader.files.exists) for condition in each.when):
+                reader.problem(re.sub(r"\{(\w+)\}", lambda name: clipped(reader.env.get(name[1], "")), each.text))
+
+    def _offer(self, reader: Reader, facts: Iterable[Fact]) -> None:
+        for variable, source, value in reversed([*facts]):  # the first of them counts
+            if show(value):
+                reader.offer(variable, source, value)
+
+    def _facts(self, reader: Reader) -> Iterator[Fact]:
+        row = self.row
+        found = reader.peek(self.hosts)
+        slots = [each.port for each in found] if row.slots_beside else ()
+        yield from of_hosts(reader.source(self.hosts), [each.host for each in found], slots)
+        if reader.given(self.file):
+            yield from self._of_file(reader)
+        if row.json_file and reader.files.exists(row.json_file) and not reader.by_user(HOSTS):
+            yield from self._of_json(reader, reader.text(row.json_file))
+        for variable, patterns in (
+            (NODES, row.nodes_like), (NODE_INDEX, row.node_index_like), (SLOTS, row.slots_like),
+            (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
+        ):  # fmt: skip
+            yield from _like(variable, patterns, reader.env)
+        yield from self.facts(reader)
+
+    def _of_file(self, reader: Reader) -> Iterator[Fact]:
+        path = reader.absolute(reader.get(self.file))
+        slots: dict[str, int] = {}
+        for line_number, line in enumerate(reader.text(path).splitlines(), 1):
+            found = re.fullmatch(_LINE, line.partition("#")[0].strip())
+            if not found:
+                continue
+            if not parse.is_host(found[1]) or int(found[2] or 0) > parse.MOST_SLOTS:
+                reader.problem(f"{path}, line {line_number}: expected a host first, and at most {parse.MOST_SLOTS} slots")
+                return
+            slots.setdefault(found[1], int(found[2] or 0))
+        if slots:
+            yield from of_hosts(path, [*slots], [*slots.values()] if self.row.slots_beside else ())
+            yield from self._own_index(reader, path, [*slots])
+        elif not any(map(reader.given, (self.nodes, HOSTS))):
+            reader.problem(f"{reader.told(self.file)}: {_NO_HOST}")
+
+    def _of_json(self, reader: Reader, text: str) -> Iterator[Fact]:
+        path, found = self.row.json_file, _object(self.row, text)
+        if not found:
+            keys = " and ".join(filter(None, (self.row.json_hosts, self.row.json_node_index, self.row.json_slots)))
+            reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.name} and {NODE_INDEX.name}")
+            return
+        hosts, slots, index = found
+        yield from of_hosts(path, hosts, slots)
+        if index:
+            yield NODE_INDEX, f"{self.row.json_node_index} in {path}", index
+        else:
+            yield from self._own_index(reader, path, hosts)
+
+    def _own_index(self, reader: Reader, path: str, hosts: Sequence[str]) -> Iterator[Fact]:
+        """Yield the index of this node by its place among the hosts of a file, if no variable says it."""
+        own = self_index.find(reader, hosts)
+        if len(own) == 1 and not reader.given(self.node_index):
+            yield NODE_INDEX, f"{path} has {hosts[own[0]]}", own[0]
+
+    def _count(self, reader: Reader, sure: bool) -> int:
+        if reader.given(self.nodes):
+            return reader.get(self.nodes)
+        hosts = reader.get(HOSTS)
+        if hosts:
+            number, source = len(hosts), reader.source(HOSTS)
+        elif reader.given(self.ranks) and self._has_slots(reader):
+            number, source = self._by_ranks(reader), reader.source(self.ranks)
+        else:
+            number, source = 1, "default"
+            if sure:
+                self._refuse_uncounted(reader)
+        reader.note(NODES, str(number), source)
+        return number
+
+    def _refuse_uncounted(self, reader: Reader) -> None:
+        """Refuse a job whose nodes nothing counts, if the platform numbers them, or should count them."""
+        numbered = reader.given(self.node_index) and not reader.by_user(self.node_index)
+        if self.row.no_count or numbered:
+            names = ", ".join((*self.nodes.names, *HOSTS.names))
+            remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.name}"
+            reader.problem(f"none of {names} says how many nodes the job has: {remedy}")
+
+    def _has_slots(self, reader: Reader) -> bool:
+        """Return False if nothing says how many ranks a node has, and the row does not want one to be taken for it."""
+        return not self.row.no_count or reader.get(self.ranks) == 1 or reader.given(self.slots) or devices(reader) > 0
+
+    def _by_ranks(self, reader: Reader) -> int:
+        """Return the number of nodes by the number of all ranks, equal on each node."""
+        ranks, slots = reader.get(self.ranks), max(1, *self._slots(reader, 1), 1)
+        if ranks % slots:
+            told = f"{reader.told(self.ranks)}, and {slots} slots on this node"
+            reader.problem(f"{told}: which is no number of whole nodes; set {NODES.name} or {SLOTS.name}")
+        return max(1, ranks // slots)
+
+    def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
+        """Return the hosts of all nodes: the user's, else those that the platform lists, else node 0's alone."""
+        if nodes > 1 and not reader.given(HOSTS):
+            self._offer(reader, _made(self.row, reader.env, nodes))
+        found, first = reader.get(HOSTS), reader.peek(self.first)
+        alone = nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)
+        if alone or not found:
+            if sure and nodes > 1:
+                self._refuse_no_first(reader, nodes)
+            return (first or "localhost", *("",) * (nodes - 1))
+        by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
+        if len(found) != nodes:
+            self._refuse_other_number(reader, len(found), by_user)
+            return found[:1] * nodes
+        return found if by_user or not first else self._with_first(reader, found, first)
+
+    def _refuse_other_number(self, reader: Reader, number: int, by_user: bool) -> None:
+        more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
+        wrong = f"{reader.source(HOSTS)} names {number} hosts, but {reader.told(NODES)}"
+        reader.problem(f"{wrong}: expected as many names as nodes{more}")
+
+    def _with_first(self, reader: Reader, hosts: tuple[str, ...], first: str) -> tuple[str, ...]:
+        """Return the hosts, checked against node 0's host as the platform has it."""
+        if _differ(hosts[0], first):
+            begins = f"{reader.source(HOSTS)} begins with {hosts[0]}, but {reader.told(self.first)}"
+            reader.problem(f"{begins}: expected the same host; or set {HOSTS.name}")
+        return (first, *hosts[1:])
+
+    def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
+        """Refuse several nodes without a host of node 0; name all variables and files that could give it."""
+        if any(map(reader.given, (self.first, HOSTS, MASTER_ADDR))):
+            return
+        row = self.row
+        missing = (name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip())
+        like = [*missing][:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
+        files = [f"{reader.told(self.file)} ({_NO_HOST})"] if reader.given(self.file) else row.hosts_file
+        names = ", ".join((*HOSTS.names, *row.hosts, *files, *like, *row.master, *MASTER_ADDR.names))
+        reader.problem(f"{nodes} nodes, but none of {names} says where node 0 is{f': {row.no_first}' if row.no_first else ''}")
+
+    def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
+        variable = self.node_index
+        if nodes == 1 and not reader.by_user(variable):
+            return of_one_node(reader, variable)
+        self._refuse_first_alone(reader, nodes)
+        if sure and not reader.given(variable):
+            files = (*self.row.hosts_file, *filter(None, [self.row.json_file]))
+            of_class = self.INDEX.names if self.INDEX else ()
+            of_parts = [name for each in self.row.node_index_like for name in names_in(each)]
+            names, hosts = (*variable.names, *of_class, *files, *of_parts), clipped(", ".join(reader.get(HOSTS)))
+            here = f": {clipped(self_index.told(reader))}, of {hosts}" if hosts else ""
+            reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
+        number = reader.get(variable)
+        if number >= nodes:
+            reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} nodes")
+        return min(number, nodes - 1)
+
+    def _refuse_first_alone(self, reader: Reader, nodes: int) -> None:
+        """Refuse a job's script that runs on the first node alone, and has not started ranklaunch on the others."""
+        started = any(map(reader.by_user, (self.node_index, HOSTS))) or any(map(reader.env.get, self.row.node_index))
+        if self.row.starts_once and not started:
+            alone = f"{nodes} nodes, and the job's script runs on the first of them alone"
+            reader.problem(f"{alone}; start ranklaunch on each: {self.row.starts_once}")
+
+    def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
+        """Return the slots of each node: the user's word, else a list of all nodes', else each node's own, else the devices here."""
+        own, by_user = reader.get(self.slots) if reader.given(self.slots) else (), reader.by_user(self.slots)
+        each = () if by_user else reader.peek(LISTED_SLOTS)
+        if len(each) == nodes > 0:
+            if any(number not in each for number in own):
+                told = f"{reader.told(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
+                reader.problem(f"{told}: unset the wrong one or set {SLOTS.name}")
+            reader.note(SLOTS, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
+            return each
+        return spread(reader, self.slots, own if any(own) or by_user else (devices(reader),), nodes)
+
+    def _refuse_other_ranks(self, reader: Reader, slots: Sequence[int]) -> None:
+        """Refuse a number of ranks that is not nodes times slots. A node without devices has one rank."""
+        said = reader.given(self.ranks) and reader.given(self.slots) and not any(map(reader.by_user, (self.nodes, self.slots)))
+        if said and reader.get(self.ranks) not in (sum(slots), sum(max(1, each) for each in slots)):
+            told = f"{reader.told(self.nodes)} with {reader.told(self.slots)}"
+            reader.problem(f"{reader.told(self.ranks)}, but {told}: expected their product; or set {NODES.name} and {SLOTS.name}")
+
+    def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], own: int) -> None:
+        """Refuse this node's own host if that is node 0's on another node, or another one on node 0."""
+        by_user = any(map(reader.by_user, (self.node_index, HOSTS, MASTER_ADDR)))
+        if len(hosts) == 1 or by_user or not (reader.given(self.own) and reader.given(self.node_index)):
+            return
+        here, first = reader.get(self.own), hosts[0]
+        if here == first if own else _differ(here, first):
+            where = f"{reader.told(self.own)} and node 0 is {first}"
+            wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.name}"
+            reader.problem(f"{reader.told(self.node_index)}, but {where}: {wanted}")
+
+
+def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, str]) -> Iterator[Fact]:
+    """Yield the values that are a part of other variables' values."""
+    for pattern in patterns:
+        text = value_like(pattern, env)
+        names = (filled(name, env) for name in pattern.partition(" ~ ")[0].split())
+        if text:
+            yield variable, f"{variable.value.replace('_', ' ')} in {', '.join(names)}", text
+
+
+def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
+    """Yield the hosts of all nodes by a text, or by variables, in which each node's index stands."""
+    names = [filled(row.hosts_like or row.hosts_each, env, i) for i in range(nodes)]
+    made = names if row.hosts_like else [env.get(name, "").strip() for name in names]
+    if all(made):
+        by = f"names made of {', '.join(re.findall('[A-Z_]{2,}', row.hosts_like))}" if row.hosts_like else f"{names[0]} and the next ones"
+        yield HOSTS, by, made
+
+
+def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
+    """Return the hosts, the slots and the index (as text) of a file of JSON; None for one that does not have them."""
+    try:
+        found: Any = json.loads(text)
+        hosts = [parse.host(str(each)) for each in found[row.json_hosts]]
+        slots = [parse.whole(str(each), 0, parse.MOST_SLOTS) for each in found[row.json_slots]] if row.json_slots else []
+        index = str(parse.whole(str(found[row.json_node_index]), 0, len(hosts) - 1)) if row.json_node_index else ""
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (hosts, slots, index) if len(slots) in (0, len(hosts)) and (slots or not row.json_slots) else None
+
+
+def _differ(one: str, other: str) -> bool:
+    """Return True for two hosts. A name may be longer or shorter, and an address that of a name."""
+    numbers = [bool(re.fullmatch(r"[0-9.]+|.*:.*", each)) for each in (one, other)]
+    if numbers[0] != numbers[1]:
+        return False
+    return one != other and (numbers[0] or not (f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")))
+
+
+# Jobs of parameter servers (ps) and workers: by lists of both, else by a TF_CONFIG with ps in it
+
+
+def _workers_and_ps(reader: Reader) -> Tasks | None:
+    """Return the workers and ps of a job, None without ps. A platform has offered its values; node_index counts within a task."""
+    if not (reader.given(PS_HOSTS) or reader.given(CONFIG)):
+        return None  # as most jobs
+    found = _tasks(reader)
+    if found:
+        tasks.refuse_duplicates(reader, found)
+        if reader.given(NODES) and reader.get(NODES) != len(found.workers):
+            reader.problem(f"{len(found.workers)} workers are named, but {reader.told(NODES)}: expected the number of workers")
+    return found
+
+
+def _tasks(reader: Reader) -> Tasks | None:
+    if not tasks.given(reader, PS_HOSTS):
+        return tasks.by_config(reader, TASK, NODE_INDEX)
+    workers = reader.get(WORKER_HOSTS) or tuple(map(Endpoint, reader.get(HOSTS)))
+    if not workers:
+        reader.problem(f"{reader.source(PS_HOSTS)} names ps, but neither {WORKER_HOSTS.both} nor {HOSTS.both} names workers")
+    found = Tasks(workers or (STAND_IN,), reader.get(PS_HOSTS) or (STAND_IN,), tasks.own_task(reader, TASK))
+    return replace(found, index=index(reader, found.size, NODE_INDEX, PS if found.task == PS else "workers"))

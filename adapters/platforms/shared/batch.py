@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ranklaunch.adapters.platforms.shared import base, self_index, unrecognised
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact
-from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, settings
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import Reader, Variable, show

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch import rows
-from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE
-from ranklaunch.adapters.platforms.shared.row import VALUES, Refusal, Row, Shipped, made
+from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE, VALUES, Refusal, Row, Shipped, made
 from ranklaunch.env.reader import Reader
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import defaults

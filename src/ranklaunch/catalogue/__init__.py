@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, REPORT, SAYS_LESS, STOPPED, UNCAUGHT, KnownError
 from ranklaunch.catalogue.known import folder_of, shipped, with_own
-from ranklaunch.catalogue.matcher import Finding, find, findings, peers
-from ranklaunch.catalogue.output import last_exception
+from ranklaunch.catalogue.matcher import Finding, find, findings, last_exception, peers
 
 __all__ = [
     "CAUSE", "CONSEQUENCE", "REPORT", "SAYS_LESS", "STOPPED", "UNCAUGHT",

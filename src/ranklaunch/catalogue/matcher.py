@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import re
 import signal
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, takewhile
 from typing import NamedTuple
@@ -36,9 +36,422 @@ from ranklaunch.catalogue.entry import (
     KnownError,
 )
 from ranklaunch.catalogue.known import shipped
-from ranklaunch.catalogue.output import BEGINS, BESIDE, HOOKED, Line, Output, Traceback, end_of, read, with_message
-from ranklaunch.catalogue.progress import counts, is_harmless, shows_work, tried_again, warns, went_on
 from ranklaunch.showing import in_lines
+
+# An output, line by line, and the tracebacks of Python in it
+
+LONGEST = 65536  # characters, of the end
+MOST_LINES = 3000
+BEGINS = "Traceback (most recent call last):"
+HOOKED = r"\[rank([0-9]{1,7})\]: "  # before each line of what PyTorch's hook for exceptions that nobody caught writes
+CHAINED = (
+    "During handling of the above exception, another exception occurred",
+    "The above exception was the direct cause of the following exception",
+)
+IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs")  # the latter before Python 3.10
+BESIDE = ("Exception in thread ", "Process ", "future: <")  # a thread, process or task: the main program goes on
+
+
+class Line(NamedTuple):
+    """One line. written: as the process wrote it, without colours. text: also without timestamps and other prefixes of launchers and
+    loggers. process: the prefix that tells processes apart. quoted: frames of a traceback, and exceptions that Python ignored."""
+
+    number: int
+    written: str
+    text: str
+    process: str = ""
+    quoted: bool = False
+
+    def may_be_of(self, process: str) -> bool:
+        """Return False for a line of another process. Some lines have no prefix that tells whose they are."""
+        return self.process == process or not (self.process and process)
+
+
+class Traceback(NamedTuple):
+    """One exception, with those that it was raised from. begin: number of the first line. above: the text above. ends: numbers of the
+    lines that name the exceptions, the uncaught one last. of_child: it ended a process that the program had started."""
+
+    begin: int
+    above: str
+    ends: tuple[int, ...]
+    of_child: bool = False
+
+
+class Output(NamedTuple):
+    """Lines and tracebacks, both in the order of the text; tracebacks by their last line."""
+
+    lines: list[Line]
+    tracebacks: list[Traceback]
+
+
+def end_of(text: str) -> str:
+    """Return the last LONGEST characters and MOST_LINES lines."""
+    return "\n".join(in_lines(text[-LONGEST:]).rsplit("\n", MOST_LINES)[-MOST_LINES:])
+
+
+def _last_end(traceback: Traceback) -> int:
+    return traceback.ends[-1]
+
+
+def read(text: str) -> Output:
+    """Split a text into lines, and find its tracebacks."""
+    plain = in_lines(_line_pattern(_COLOUR).sub("", text))
+    mark = _mark(plain)
+    lines = [_line(number, written, mark) for number, written in enumerate(plain.split("\n"))]
+    if len({line.process for line in lines} - {""}) == 1:
+        lines = [line._replace(process="") for line in lines]
+    processes: dict[str, list[Line]] = {}
+    for line in lines:
+        processes.setdefault(line.process, []).append(line)
+    tracebacks = [traceback for own in processes.values() for traceback in _tracebacks(own, lines)]
+    return Output(lines, sorted(tracebacks, key=_last_end))
+
+
+def last_exception(text: str) -> str:
+    """Return the line that names the last uncaught exception of the main program, with its message; "" if there is none."""
+    output = read(end_of(text))
+    ends = [traceback.ends[-1] for traceback in output.tracebacks if not traceback.above.startswith(BESIDE)]
+    return with_message(output.lines, ends[-1], output.lines[ends[-1]].text.strip()) if ends else ""
+
+
+def with_message(lines: list[Line], number: int, line: str) -> str:
+    """Append the next line of an exception's message where the first ends with a colon and the next is indented."""
+    below = lines[number + 1].text if number + 1 < len(lines) else ""
+    return f"{line} {below.strip()}" if line.endswith(":") and below[:1].isspace() and below.strip() else line
+
+
+def _mark(text: str) -> str:
+    """Return a pattern of what a filter of the user's, such as `sed "s/^/[$RANK] /"` or ts, put before each line, as seen at the last
+    traceback."""
+    before, begins, behind = text.rpartition(BEGINS)
+    mark = before.rpartition("\n")[2].partition("[rank")[0].removesuffix("Original ") if begins else ""
+    is_known = len(mark) > _LONGEST_MARK or _line_pattern(_PREFIX).fullmatch(mark) or not mark.strip()
+    pattern = "" if is_known else re.sub(r"\d+", r"\\d{1,20}", re.escape(mark))
+    return f"^{pattern}" if pattern and re.match(rf"\n{pattern}(?: |\[rank)", behind) else ""
+
+
+def _line(number: int, written: str, mark: str) -> Line:
+    bare = _line_pattern(mark).sub("", written, count=1) if mark else written
+    prefix = _line_pattern(_PREFIX).match(bare)
+    if not prefix:
+        return Line(number, written, bare)
+    tag = _line_pattern(_TAG).search(prefix[0])
+    return Line(number, written, bare[prefix.end() :], tag[0].strip() if tag else "")
+
+
+def _tracebacks(own: list[Line], lines: list[Line]) -> Iterator[Traceback]:
+    """Yield the tracebacks in the lines of one process, and mark all `lines` that these quote."""
+    reading = _Reading()
+    for line in own:
+        if line.text.startswith(_RAISED_AGAIN) and reading.chain:  # the line above only says that an exception was caught elsewhere
+            wrapper = reading.chain.ends[-1]
+            lines[wrapper] = lines[wrapper]._replace(quoted=True)
+        traceback, quoted = reading.read(line)
+        if quoted:
+            lines[line.number] = line._replace(quoted=True)
+        if traceback:
+            yield traceback
+    if reading.chain:
+        yield reading.chain
+
+
+class _Reading:
+    """State of reading the lines of one process. chain: the last traceback, to which more exceptions may be chained. begun: within the
+    frames of one."""
+
+    def __init__(self) -> None:
+        self.chain: Traceback | None = None
+        self._begun = self._chained = self._ignored = self._of_child = False
+        self._begin, self._above, self._last = 0, "", ""
+
+    def read(self, line: Line) -> tuple[Traceback | None, bool]:
+        """Return the traceback before this line's, if the line ends a new one, and whether the line is quoted."""
+        text = line.text
+        if text.lstrip().startswith(_PANEL):
+            if _TITLE in text:
+                self._begin_at(line)
+            return None, True
+        finished, quoted = self._take(line)
+        self._last = text if text.strip() else self._last
+        return finished, quoted
+
+    def _take(self, line: Line) -> tuple[Traceback | None, bool]:
+        text = line.text
+        if text.endswith(BEGINS) or (not (self._begun or self.chain) and _line_pattern(_FRAME).match(text)):
+            self._begin_at(line)
+            return None, True
+        if not self._begun:
+            return None, text[:1].isspace() and _line_pattern(_WARNING).search(self._last) is not None
+        if text[:1].strip() or _line_pattern(_INDENTED_END).match(text):
+            self._begun = False
+            is_named = not self._ignored and _line_pattern(_NAMES).match(text.strip())
+            return self._end_at(line) if is_named else None, self._ignored
+        self._of_child = self._of_child or _SPAWNED in text
+        return None, True
+
+    def _begin_at(self, line: Line) -> None:
+        self._begun, self._begin, self._above = True, line.number, self._last
+        self._chained = (
+            line.text.startswith(_RAISED_AGAIN) or self._above.startswith(CHAINED) or bool(_line_pattern(_MEMBER).match(self._above))
+        )
+        self._ignored = self._above.startswith(IGNORED)
+        self._of_child = self._above.startswith(_OF_CHILD)
+
+    def _end_at(self, line: Line) -> Traceback | None:
+        if self._chained and self.chain:
+            self.chain = self.chain._replace(ends=(*self.chain.ends, line.number))
+            return None
+        finished, self.chain = self.chain, Traceback(self._begin, self._above, (line.number,), self._of_child)
+        return finished
+
+
+@functools.cache
+def _line_pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+_COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
+_FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
+_NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"  # the line that names an exception
+_INDENTED_END = r"\s+[A-Za-z_][\w.]{0,200}(?:Error|Exception): "
+_WARNING = r":\d{1,6}: \w{1,60}Warning: "  # above a line of the program that Python quotes
+_PANEL = ("│", "╭", "╰", "└")  # that rich draws around frames, and loguru below values
+_TITLE = " Traceback"
+_RAISED_AGAIN = "Original Traceback"  # by PyTorch, of what a process or a thread of its own has raised
+_OF_CHILD = ("Process ", "Exception in initializer:")  # of multiprocessing, and of its pools
+_SPAWNED = ", in spawn_main"  # frame of a process that fails as it is spawned
+_MEMBER = r"\+-\+?-+ \d"  # above each exception of a group
+_TAGS = (
+    r"\[(?:rank ?|default)?\d{1,6}\]:? ?",  # torchrun, PyTorch, ranklaunch
+    r"\[std(?:err|out)\]:? ?",
+    r"[a-z]{1,20}/\d{1,6} (?:\[\d{1,6}\]:)?",  # TorchX
+    r" {0,12}\| (?=\[rank)",
+    r"\[[a-z]{1,20}\d{1,6}(?:\|\d{1,6})?\]:? ?",  # TorchX, torchrun with roles
+    r"\[\d{1,6},\d{1,6}\]<std[a-z]{2,4}>:? ?",  # mpirun --tag-output
+    r"\d{1,6}: ",  # srun --label
+    r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}: |[a-z][a-z0-9]{0,40}-[a-z0-9.-]{1,60}: ",  # pdsh
+    r"[a-z][\w.-]{0,60} {1,4}\| ",  # Docker Compose
+    r"\([\w ./=-]{1,60}pid=\d{1,10}[^)\n]{0,40}\) ?",  # Ray
+)
+_TIMES = (
+    r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: \d{4})?:? ?",
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T -]\d\d:\d\d:\d\d[.,\d]{0,14}(?:Z|[+-]\d\d:?\d\d)?\]?(?: -)?:? ?",
+    r"\[?[EWIF]\d{3,8} \d\d:\d\d:\d\d[.\d]{0,12} +(?:\d{1,10} +)?[\w./-]{1,120}(?::\d{1,6})?\] ?",  # glog, and PyTorch's own
+    r"(?:ERROR|WARNING|INFO|CRITICAL) (?:\d\d-\d\d \d\d:\d\d:\d\d )?(?:\[?[\w./-]{1,80}:\d{1,6}\] ?)?",  # vLLM
+)
+_MARGIN = r" {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"  # of exceptions in a group
+_TAG = "|".join(_TAGS)
+_LONGEST_MARK = 80
+_MOST_PREFIXES = 16  # the engine keeps some hundred bytes of each
+_PREFIX = f"(?:{'|'.join((*_TAGS, *_TIMES, _MARGIN))}){{1,{_MOST_PREFIXES}}}"
+
+
+# Signs of work: lines of steps, of what went well, and lines that sound like a failure and are none
+
+_LONGEST = 600  # characters of a line that are looked at
+_MOST_LINES = 40  # that are not empty, of the end
+_FEWEST_COUNTS = 3  # lines that count on
+
+
+def shows_work(line: Line) -> bool:
+    """Return True for a line of a program at work: no last word stands above it."""
+    small = _small(line)
+    if _has(_ENDED, small):
+        return False
+    if _has(_WORK, small) and not _line_pattern(_CALLED_ERROR).match(line.text):
+        return True
+    return _has(_BELOW_WARNING, line.written[:_LONGEST]) and not _has(_WRONG, small)
+
+
+def is_harmless(line: Line) -> bool:
+    """Return True for a line that tells of what programs survive, or of a process that has ended."""
+    small, written = _small(line), line.written[:_LONGEST]
+    if "NCCL WARN" in written:
+        return False
+    if _has(_ENDED, small) and (_has(_WORK, small) or _has(_BELOW_WARNING, written)):
+        return True
+    return (
+        _has(_HARMLESS, small)
+        or (_has(_HARMLESS_AS_WRITTEN, written) and not _line_pattern(_FATAL).match(line.text))
+        or _has(_CODE_ALONE, small)
+    )
+
+
+def warns(line: Line) -> bool:
+    """Return True if the program calls a failure a warning, or says that it goes on."""
+    return _has(_GOES_ON, line.written[:_LONGEST]) and "NCCL WARN" not in line.written
+
+
+def is_parting(line: Line) -> bool:
+    """Return True for what trackers, shells and scripts say of a process that has ended."""
+    return _has(_ENDED, _small(line))
+
+
+def tried_again(lines: Sequence[Line], number: int) -> bool:
+    """Return True if the line of this number or a later one tells of another try, and more lines follow."""
+    behind = _behind(lines, number)
+    return bool(behind) and any(_has(_TRIED_AGAIN, _small(line)) for line in (lines[number], *behind[:-1]))
+
+
+def went_on(lines: Sequence[Line], number: int, is_raised: bool, is_light: bool) -> bool:
+    """Return True if the end of an output tells of work behind the line of this number.
+
+    is_raised: an exception, below which programs log a line or two on their way out. is_light: so little is known of a failure that any
+    calm last line shows that the program went on.
+    """
+    behind = _behind(lines, number)
+    last = behind[-_MOST_LINES:]
+    if any(map(_goes_well, last)) or sum(map(_informs, last)) >= (_FEWEST_COUNTS if is_raised else 1):
+        return True
+    own = [line for line in behind if not is_parting(line)]
+    end = _small(own[-1]) if own and is_light else ""
+    return _has(_PLAIN, end) and not _has(_WRONG, end) and not _has(_HINT, end)
+
+
+def _behind(lines: Sequence[Line], number: int) -> list[Line]:
+    return [line for line in lines[number + 1 :] if line.text.strip() and line.may_be_of(lines[number].process)]
+
+
+def _goes_well(line: Line) -> bool:
+    small = _small(line)
+    if line.text[:1].isspace() or _has(_BAR, small):
+        return False
+    if _has(_HANDLED, small):
+        return True
+    return _has(_WENT_WELL, small) and not _has(_WRONG, small) and not _has(_ENDED, small)
+
+
+def _informs(line: Line) -> bool:
+    """Return True if the program's logger calls this line no failure."""
+    text, small = line.written[:_LONGEST], _small(line)
+    return _has(_INFO_ALONE, text) and not (_has(_BY_LAUNCHER, text) or _has(_WRONG, small) or _has(_ENDED, small))
+
+
+class Count(NamedTuple):
+    """Lines that differ in numbers alone, each with larger ones than the last, as those of steps do. lines: their numbers in the output."""
+
+    first: Line
+    lines: list[int]
+
+    def goes_on(self, after: Line, before: int, shared: bool) -> bool:
+        """Return True if the process of a line counts on between this line and another. A list that begins right below belongs to a
+        message. shared: a step or two may be another process's, so only _FEWEST_COUNTS do."""
+        between = self.lines[bisect_right(self.lines, after.number) : bisect_left(self.lines, before)]
+        enough = _FEWEST_COUNTS if shared else 1
+        return len(between) >= enough and self.first.may_be_of(after.process) and self.lines[0] != after.number + 1
+
+
+def counts(lines: Sequence[Line]) -> list[Count]:
+    """Return all counts of an output."""
+    series: dict[tuple[str, str], list[int]] = {}
+    last: dict[tuple[str, str], list[int]] = {}
+    for line in lines:
+        text = "" if line.quoted else line.text[:_LONGEST].lower()
+        numbers = [int(number) for number in _line_pattern(_NUMBER).findall(text)]
+        shape = line.process, _line_pattern(_NUMBER).sub("0", text) if numbers else ""
+        if numbers > last.get(shape, []):
+            series.setdefault(shape, []).append(line.number)
+            last[shape] = numbers
+    counted = [(shape, numbers) for (_, shape), numbers in series.items() if len(numbers) >= _FEWEST_COUNTS]
+    return [Count(lines[numbers[0]], numbers) for shape, numbers in counted if not (_has(_WRONG, shape) or _has(_NO_COUNT, shape))]
+
+
+def _small(line: Line) -> str:
+    return line.written[:_LONGEST].lower()
+
+
+def _has(pattern: str, text: str) -> bool:
+    return _line_pattern(pattern).search(text) is not None
+
+
+# In lower case, unless the comment says otherwise.
+
+_CODE = r"\b(?:rc|(?:exit|return)[ _-]?(?:code|status|value))\b[ :=]{1,3}-?[1-9]\d{0,2}"
+_METRIC = (
+    r"(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean|test)?_?(?:loss|acc|accuracy)|lr)s?\b['\"]?[ :=\[#/(]{1,4}['\"]?\d"
+)
+_DONE = r"saved|finished|completed|succeeded|successfully|trained|recovered|restored|resumed?|reconnected|written to"
+_THERE = r"up|ready|back|alive|available|reachable|healthy|online"
+# What trackers, profilers, shells and scripts say of a process that has ended.
+_ENDED = "|".join(
+    (
+        r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]|^set the environment variable hydra_full_error",
+        r"^[\d.]+user [\d.]+system |^\d+inputs\+\d+outputs |^command (?:exited with|terminated by) |^\t[a-z][a-z ():/]{4,60}: [\"\d]",
+        r"^(?:[\d/]{10} [\d:]{8} info )?(?:connection|server|handleinform\w+|processoutgoing\w+): (?:.+ id=\d+\(|is shut|all c|listener c)",
+        r"^\[info\] distributed\(.{0,200}\] event base dispatch success!|^warning: all log messages before absl::initializelog\(\)",
+        r"^generating '[^']*\.qdstrm'|^\[\d/\d\] \[=*\d{1,3}%\]|^={9} (?:target application|error summary)\b",
+        r"^extension modules: |^ {1,12}\d{1,10} done {2,40}\| ",  # Python's handler of faults; bash, of the rest of a pipe
+        rf"{_CODE}\b",
+    )
+)
+_CODE_ALONE = rf"^\W{{0,8}}{_CODE}\W{{0,8}}$"
+# Words of failures, and of what a process does on its way out.
+_WRONG = "|".join(
+    (
+        r"fail|error|exception|exit(?! (?:status|code) 0)|abort|kill|terminat|cancel|unable|cannot|could not|signal|crash|refused",
+        rf"lost|stop|timed? ?out|\bplease\b|\b(?:not|never|in)(?: \w{{1,12}})? (?:{_DONE}|{_THERE})\b",
+        r"emergency|dump|traceback|clean(?:ing|ed)? ?up|destroy|shut|clos|releas|tear|report|finali[sz]|\breset\b",
+        r"^(?:while|when|during|after|before|in|at|for|on) ",  # where something went wrong, as told below an exception
+    )
+)
+_BAR = r"\d%\||\d(?:it/s|s/it)\b"  # a progress bar, which may be drawn once more at the end
+# Behind a failure: the program got over it.
+_WENT_WELL = "|".join(
+    (
+        rf"\b{_METRIC}|^\d+ of \d+ |: \d+ of \d+\b|\d/\d{{1,9}}\b.*\beta\b|\blevel['\"]?[=:] ?['\"]?info\b",
+        rf"\b(?:{_DONE})\b|\b(?:is|are) (?:now )?(?:{_THERE})\b|^(?:all )?(?:done|ok|passed|success)\b|\bexit (?:status|code) 0\b",
+        r"\bgo(?:es|ing) on\b|\b(?:is|are) (?:taken|used)$|\bfall(?:s|ing) back\b|\bcontinu(?:es|ing) (?:without|with|on|from)\b",
+        r"\bskipp(?:ed|ing)\b|\ball \w{1,20} (?:read|written|loaded|sent|received|processed)$",
+    )
+)
+_HANDLED = r"^handled\b|\bhandled:"
+_TRIED_AGAIN = r"\bwill (?:be retried|be restarted|restart)\b|\bretrying\b|\bagain in \d|\bonce more\b|- try \d"
+# As the last line: plain text, and no hint of what to do about a failure.
+_PLAIN = r"^(?:[a-z0-9{(>]|\[(?![\w.-]+:\d))"
+_HINT = r"0x[0-9a-f]|\b(?:type|consider|check|see|try|usage|help|run|hint|note)\b|\byou (?:need|should|may|might|can)\b|:\d+(?: \w+)?$"
+# Lines that sound like failures, and are none.
+_HARMLESS = "|".join(
+    (
+        rf"{_HANDLED}|\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b|\bmay (?:result in|lead to)\b",
+        r"\bagain$|\bagain in\b|\banew\b|\battempt \d|\bretry|\bretries\b|\bignor(?:e|ed|ing)\b|\bskip|\bfall(?:ing|s)? ?back|\binstead\b",
+        r"\bgo(?:ing|es)? on\b|continu(?:e|ing) (?:without|any)|\bdisabl(?:ed|ing)\b|will (?:use|try|proceed|continue|retry|not be)",
+        r"\b(?:0|no|zero) (?:errors?|fail|exceptions?)|\b0 missed|already been registered|call to cuinit|numpy 2\.0",
+        r"(?:errors?|failed|failures?|exceptions?|killed)(?: \w{1,20})?[^\w\n]{1,3}0\b",
+        r"err(?:or)?s?(?: rate)?[ :=]{1,3}\d{0,4}(?:\.\d|%|e-)",
+        r"not a git repository|your current branch|job control|^salloc: |load (?:image python extension|dynamic library)",
+    )
+)
+# As written: a level below an error, lines of other languages' tracebacks, counts, settings, and tools of scripts.
+_HARMLESS_AS_WRITTEN = "|".join(
+    (
+        r"(?:^|: |\[)W\d{0,8} |NCCL INFO|PMIX ERROR: ERROR in file \S{0,200}gds|^[ \t]+(?:raise|File|at) |[:=] ?(?:True|False|None|null)\b",
+        r"^ {0,8}[A-Za-z][\w ]{1,40} {2,40}\d{1,12}$|^[a-z]{1,20}(?:_[a-z]{1,20}){1,4}: [A-Za-z]{1,20}$|^ {1,8}Configure options",
+        r"^(?:/\S{1,60}/)?(?:rm|mkdir|ls|cat|grep|find|chmod|chown|mesg|tput|stty|lspci|which|ldconfig\S{0,5}|libgomp|OMP): ",
+    )
+)
+_WORK = "|".join(
+    (
+        rf"\b(?<!of ){_METRIC}|\d ?%|\d(?:it|s|samples|tokens)/s\b",
+        r"\b(?:saved|saving|finished|completed?|success|succeeded|successful|successfully|done|passed|loaded|collected)\b",
+        r"^(?:load|writ|read|tokeniz|download|compil|process|evaluat|generat|comput|prepar|build|creat|fetch|restor|resum)ing\b",
+        r"\bgo(?:es|ing) on\b|\bis (?:taken|used)$|^served\b|^start(?:ed|ing)?\b|\bexit (?:status|code) 0\b",
+    )
+)
+# As written: levels of loggers, and who calls a line an error or a warning.
+_INFO_ALONE = r"(?:^|[ \t\[(])INFO\b"
+_BELOW_WARNING = r"(?:^|[ \t\[(])(?:INFO|DEBUG|NOTICE|TRACE)\b|(?:^|: |\[)[IDV]\d{0,8} "
+_BY_LAUNCHER = r"elastic|launch|torchrun|ray\b|NCCL|horovod|sending"
+_FATAL = r"(?:ERROR|FATAL|CRITICAL)\b"  # of abseil: FATAL Flags parsing error: flag --data=None: ...
+_CALLED_ERROR = r"[\w.]{0,80}(?:Error|Exception): |(?:ERROR|FATAL|CRITICAL)(?:(?: \w{1,20})?: [A-Za-z]|:[\w.-]{1,80}:)"
+_GOES_ON = (
+    r"\bWARN(?:ING)?\b|\w{1,40}Warning: |\[warn(?:ing)? *\]|\blevel\W{1,4}warn(?:ing)?\b"
+    r"|(?i:(?<!after )\bretrying\b|\b(?:skipp|ignor|continu)ing\b|\bfalling back\b|\b(?:skipped|ignored)\b)"
+)
+_NUMBER = r"(\d{1,15})(?:\.\d{1,15})?"
+_NO_COUNT = r"^\s+[a-z]|nccl |0x[0-9a-f]|^#\d|^frame\b|\brank\b|\bwait"  # of lines that differ in numbers, but count no steps
+
+
+# The entry that explains the end
 
 Matches = dict[int, KnownError]  # by the line's number
 
@@ -108,8 +521,9 @@ def findings(
     if code == _BY_SIGKILL:
         matches = {number: error for number, error in matches.items() if _may_be_killed(error)}
     end = max((line.number for line in output.lines if line.text.strip()), default=0) if code in _NOT_RUN else -1
-    best_first = sorted(matches.items(), key=lambda match: (match[0] != end, _row(match[1], output.lines[match[0]]), match[0]))
-    return [Finding(error, _shown(output.lines, number, error), skipped + number) for number, error in best_first]
+    best_first = sorted((number != end, _row(error, output.lines[number]), number) for number, error in matches.items())
+    found = ((number, matches[number]) for *_, number in best_first)
+    return [Finding(error, _shown(output.lines, number, error), skipped + number) for number, error in found]
 
 
 def _since_restart(text: str) -> str:
@@ -123,7 +537,7 @@ def peers(text: str, kind: str) -> tuple[int, ...]:
     """Return the ranks named by the last message of this kind. A consequence names ranks that did not answer, a cause ranks that failed."""
     patterns = (pattern for error in shipped() if error.kind == kind for pattern in error.peers)
     matches = [match for pattern in patterns for match in _compiled(pattern).finditer(end_of(text))]
-    last = max(matches, key=lambda match: match.start(), default=None)
+    last = max(matches, key=re.Match.start, default=None)
     return tuple(map(int, re.findall(r"\d{1,7}", last[1]))) if last else ()
 
 
@@ -318,4 +732,5 @@ def _shown(lines: list[Line], number: int, error: KnownError) -> str:
 
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern whose ^ matches at each line."""
     return re.compile(pattern, re.MULTILINE)

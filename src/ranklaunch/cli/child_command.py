@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.env import settings
 from ranklaunch.env.reader import Variable
 from ranklaunch.plan.planning import every_variable

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ranklaunch import errors
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.adapters.launchers.shared.variables import GLOO_INTERFACE, NCCL_INTERFACE
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, RUN_ID
 from ranklaunch.cli import options
+from ranklaunch.env.reader import Arrived
 from ranklaunch.env.settings import ATTEMPT, SLOTS, TERMINATION_LOG
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
-from ranklaunch.processes.start import MARK, marked
+from ranklaunch.processes.children import MARK, environment, marked
+from ranklaunch.showing import clipped
 from ranklaunch.supervise.context import After, Start, Teller
 from ranklaunch.supervise.record import Record, now, run_id
 from ranklaunch.supervise.session import Session
-from ranklaunch.system import tree
+from ranklaunch.system import disk, tree
 from ranklaunch.system.signals import Signals
 from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Judgement, Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.nested import Outer
 
 T = TypeVar("T")
+SHARED, SMALL_BYTES = "/dev/shm", 64 * 1024 * 1024
+GLOO, NCCL = GLOO_INTERFACE.names[0], NCCL_INTERFACE.names[0]
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 
@@ -43,11 +49,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     recorders = start.plan.recorders
     added = {each.name: each.value for each in recorders.variables}
     if not recorders.folder:
-        return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
+        return _session(start, signals, {**inherited, **added}, guard).run(start).judgement.exit_code
     from ranklaunch.evidence.folder import kept  # a job of CPUs needs no folder for them
 
     with kept(recorders, start.record) as added:
-        return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
+        return _session(start, signals, {**inherited, **added}, guard).run(start).judgement.exit_code
 
 
 def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard: int) -> Session:
@@ -61,7 +67,7 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
 
 
 def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
-    """What the command line asks for, with its log folder open; and what processes inherit."""
+    """Return the start by the command line, with an open log folder, and the environment."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     start, inherited = opened(options.read(parser, argv, env), env, _make_plan, signals)
     return replace(start, has_plugins=True, tell=_tell if start.plan.tell else None), inherited
@@ -76,9 +82,7 @@ def _make_plan(request: planning.Request) -> Plan:
         from ranklaunch.plan.hints import behind  # it knows all adapters
 
         return replace(plan, warnings=(*plan.warnings, behind.hint(request.program)))
-    from ranklaunch.cli import machine  # one rank alone needs none of it
-
-    return replace(plan, warnings=(*plan.warnings, *machine.notes(plan, request.env)))
+    return replace(plan, warnings=(*plan.warnings, *machine_notes(plan, request.env)))
 
 
 def _tell(*seen: Any) -> Teller:
@@ -90,7 +94,7 @@ def _tell(*seen: Any) -> Teller:
 def opened(
     given: options.Given, env: Mapping[str, str], make_plan: Callable[[planning.Request], Plan], signals: Signals | None = None
 ) -> tuple[Start, Mapping[str, str]]:
-    """What is asked for, with its log folder open; and what processes inherit."""
+    """Return a start with an open log folder, and the inherited environment."""
     # Whatever the environment says of another account: sshd goes by the one that the process has.
     given = replace(given, request=replace(given.request, account=options.own_account()))
     outer = _outer(env)
@@ -113,20 +117,25 @@ def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Cal
         "read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt,
         container_s=None if plan.job.restart else tree.container_s(),
     )  # fmt: skip
-    kept, began = request.arrived, now()
     return Start(
         plan,
         record,
         request.files,
-        replan=lambda arrived: make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart))),
-        again=lambda again, held: _again(again, held, request, make_plan, After(started=began)),
+        replan=partial(_replan, request, make_plan),
+        again=partial(_again, request, make_plan, After(started=now())),
     )
 
 
+def _replan(request: planning.Request, make_plan: Callable[[planning.Request], Plan], arrived: Arrived) -> Plan:
+    """Return the plan with facts that have arrived since."""
+    kept = request.arrived
+    return make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart)))
+
+
 def _again(
-    again: Again, held: Held | None, request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After
+    request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After, again: Again, held: Held | None
 ) -> Start:
-    """All ranks once more: with a plan of its own, and a folder of its own in that of the attempt."""
+    """Return the start of the next round: a new plan, and a folder below that of the attempt."""
     from ranklaunch.restarts import cleaning
 
     restarts = (*before.restarts, again.next.get("restart", {}))
@@ -142,7 +151,7 @@ def _again(
         pass
     return replace(
         _start(plan, record, request, make_plan),
-        again=lambda later, had: _again(later, had, request, make_plan, after),
+        again=partial(_again, request, make_plan, after),
         after=after,
     )
 
@@ -158,16 +167,19 @@ def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
 
         return Decider(rounds)
 
-    return lambda asked: decider()(asked)
+    def decide(asked: Decide) -> Decided:
+        return decider()(asked)
+
+    return decide
 
 
 def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
-    """The platform's id of the job; else one that node 0 has made, and hands over when all meet."""
+    """Return the platform's id of the job, else the id that node 0 makes for all nodes."""
     reader, job = request.reader(), plan.job
     known = reader.get(RUN_ID)
     if known or job.node_index:
         return known
-    return run_id(job.log_dir, job.name, "\0".join(job.program.words), record.trouble.append)
+    return run_id(job.log_dir, job.name, "\0".join(job.program.words), record.trouble)
 
 
 def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:
@@ -179,8 +191,12 @@ def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.
 
 
 def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[[planning.Request], Plan]) -> tuple[Plan, Record]:
-    """The plan and its folder, which is new: of runs that count the attempts there at the same time, each gets a number of its own. One
-    that is told its number may find the folder there. Of one node among several, the folder may be one that cannot be written."""
+    """Return the plan and its folder, a new one.
+
+    Runs that count attempts in one folder at the same time get different numbers. A run with a
+    number given may find the folder there. One node among several may be unable to write its
+    folder.
+    """
     before = ""
     while True:
         plan = make_plan(request)
@@ -200,7 +216,7 @@ def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[
 
 
 def _outer(env: Mapping[str, str]) -> Outer | None:
-    """The run that this one is below, if any."""
+    """Return the run that this one is below, if any."""
     if MARK not in env:
         return None
     from ranklaunch.supervise import nested
@@ -209,14 +225,17 @@ def _outer(env: Mapping[str, str]) -> Outer | None:
 
 
 def _record(request: planning.Request, folder: str, attempt: str = "") -> Record:
-    """attempt: the folder of the attempt, where that is another."""
+    """Return the record in a folder. attempt: folder of the attempt, if it is another."""
     reader = request.reader()
     return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader), attempt)
 
 
 def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T]) -> T:
-    """An error before there is a plan leaves a verdict too, where the log directory is known and can be written, and is not that of the
-    run that this one is below."""
+    """Do something before there is a plan, and leave a verdict for an error.
+
+    No verdict is left if the log directory is unknown, cannot be written, or belongs to the run
+    that this one is below.
+    """
     started = now()
     try:
         return do()
@@ -229,6 +248,64 @@ def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T
 
 def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None:
     try:
-        record.verdict(Verdict("failed", error.exit_code, errors.reason(str(error)), None, (), started, now()))
+        judgement = Judgement("failed", error.exit_code, errors.reason(str(error)))
+        record.verdict(Verdict(judgement, (), started, now()))
     except (OSError, ValueError):  # the message has been said
         pass
+
+
+# Notes about this machine
+
+
+def machine_notes(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield notes about defects of this machine that may make ranks fail.
+
+    env: inherited by processes.
+    """
+    yield from _interfaces(plan, env)
+    yield from _shared_memory(plan)
+
+
+def _shared_memory(plan: Plan) -> Iterator[str]:
+    """Yield a note on a small /dev/shm beside several ranks.
+
+    Docker and Kubernetes give 64 MiB to a container that asks for no more.
+    """
+    size = disk.size_of(SHARED) if plan.ranks_here > 1 else None
+    if size is not None and size <= SMALL_BYTES:
+        yield (
+            f"{SHARED} has {disk.shown(size)} for {plan.ranks_here} ranks on this node, and loaders' workers and NCCL share memory there: "
+            "give the container more by docker's --shm-size, in Kubernetes by an emptyDir of medium Memory"
+        )
+
+
+def _interfaces(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield variables of several nodes by which a library finds no interface. Of each variable the first process counts."""
+    own = environment(plan.processes[0], env) if len(plan.job.everyone) > 1 and plan.processes else {}
+    gloo, nccl = own.get(GLOO, ""), own.get(NCCL, "") if plan.job.accelerator == "gpu" else ""
+    if not gloo and not nccl:
+        return
+    from ranklaunch.system import interfaces  # few jobs name one
+
+    try:
+        there = interfaces.with_address()
+    except OSError:
+        return
+    machine = f"names no interface of this machine ({clipped(', '.join(there))})"
+    if gloo and not are_there(gloo, there):
+        yield f"{GLOO}={clipped(gloo)} {machine}: Gloo takes whole names, with commas between"
+    if nccl and not any_fits(nccl, there):
+        yield f"{NCCL}={clipped(nccl)} {machine}: NCCL takes beginnings of names; = before them means whole names, ^ all but these"
+
+
+def are_there(names: str, there: Sequence[str]) -> bool:
+    """Return True if Gloo finds each of these interfaces. A colon and what follows is an alias of one."""
+    return all(name.partition(":")[0] in there for name in names.split(",") if name)
+
+
+def any_fits(names: str, there: Sequence[str]) -> bool:
+    """Return True if NCCL finds an interface: ^ before the list excludes what it names, = makes whole names of it."""
+    excludes = names.startswith("^")
+    is_exact = names[excludes:].startswith("=")
+    wanted = [name.partition(":")[0] for name in names[excludes + is_exact :].split(",") if name]
+    return any(excludes != any(each == name if is_exact else each.startswith(name) for name in wanted) for each in there)

@@ -24,6 +24,7 @@ from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
+ENV_PIPE_S = 30.0  # for the writer of a pipe to end
 _EXPORT = r"export[ \t]+"  # as in a file for a shell
 _NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 
@@ -205,13 +206,29 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
     own = Reader(env, NoFiles(), values)
     env_file, root = own.get(settings.ENV_FILE), own.get(settings.ROOT)
     if root and not os.path.isdir(root):
-        raise _wrong(own, settings.ROOT, f"{_named(own, settings.ROOT)}: no such folder")
-    used = _env_file(own) if env_file else dict(env)
-    account = recorded_account(used) if env_file or recorded else own_account()
+        raise _wrong(own, settings.ROOT, f"{named(own, settings.ROOT)}: no such folder")
+    used = read_env_file(own) if env_file else dict(env)
+    return Given(requested(values, words, used, root, default, recorded=bool(env_file) or recorded), own)
+
+
+def requested(
+    values: Mapping[str, str], words: list[str], used: dict[str, str], root: str, default: Program | None = None, *, recorded: bool
+) -> Request:
+    """Return the request of options and words in an environment. root, default, recorded: as for read."""
+    account = recorded_account(used) if recorded else own_account()
     files, cwd = DiskFiles(root), disk.working_folder()
     _refuse_lost_logs(Reader(used, NoFiles(), values))
     program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)
-    return Given(Request(program, used, files, values, cwd, account=account, bounded=bounded), own)
+    return Request(program, used, files, values, cwd, account=account, bounded=bounded)
+
+
+def allocated(given: Given) -> Mapping[str, str]:
+    """Return the environment of the job, with the variables of an allocation of Slurm where one is asked for."""
+    if not given.own.given(settings.SLURM):
+        return given.request.env
+    from ranklaunch.adapters.platforms import slurm
+
+    return slurm.allocated(given.request.env, *given.own.get(settings.SLURM))
 
 
 def _refuse_lost_logs(reader: Reader) -> None:
@@ -258,7 +275,7 @@ def program_of(words: list[str]) -> Program:
     return Program(words[0], tuple(words[1:]))
 
 
-def _named(own: Reader, variable: Variable[str]) -> str:
+def named(own: Reader, variable: Variable[str]) -> str:
     """A path that was given, and by what: "--root /x", "RANKLAUNCH_ROOT=/x"."""
     return f"{variable.option} {own.get(variable)}" if variable.value in own.options else f"{own.source(variable)}={own.get(variable)}"
 
@@ -267,21 +284,37 @@ def _wrong(own: Reader, variable: Variable[str], text: str) -> ConfigError | Usa
     return UsageError(text) if variable.value in own.options else ConfigError(text)
 
 
-def _env_file(own: Reader) -> dict[str, str]:
-    path, where = own.get(settings.ENV_FILE), _named(own, settings.ENV_FILE)
+def read_env_file(own: Reader) -> dict[str, str]:
+    return parse_env(text_of(own, settings.ENV_FILE), named(own, settings.ENV_FILE))
+
+
+def text_of(own: Reader, variable: Variable[str]) -> str:
+    """Return the text of a file that a setting names. Raises UsageError and ConfigError."""
+    path, where = own.get(variable), named(own, variable)
     try:
-        data = disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+        data = _env_bytes(path)
     except disk.NotRegularError as error:
         if os.path.isdir(path):
-            raise _wrong(own, settings.ENV_FILE, f"{where}: {os.strerror(errno.EISDIR)}") from None
+            raise _wrong(own, variable, f"{where}: {os.strerror(errno.EISDIR)}") from None
         msg = f"{where.removesuffix(path)}{error}"
         raise ConfigError(msg) from None
     except (OSError, ValueError) as error:
-        raise _wrong(own, settings.ENV_FILE, f"{where}: {getattr(error, 'strerror', None) or error}") from None
+        raise _wrong(own, variable, f"{where}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > MOST_ENV_BYTES:
         msg = f"{where}: larger than {MOST_ENV_BYTES} bytes"
         raise ConfigError(msg)
-    return parse_env(data.decode(errors="surrogateescape"), where)
+    return data.decode(errors="surrogateescape")
+
+
+def _env_bytes(path: str) -> bytes:
+    """Return the bytes of a regular file, or of an unnamed pipe."""
+    try:
+        return disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+    except disk.NotRegularError as error:
+        data = disk.of_pipe(path, MOST_ENV_BYTES + 1, ENV_PIPE_S) if error.kind == disk.FIFO else None
+        if data is None:
+            raise
+        return data
 
 
 def parse_env(text: str, where: str) -> dict[str, str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import user_rows
-from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE
-from ranklaunch.adapters.platforms.shared.row import holds
+from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE, holds
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request
 

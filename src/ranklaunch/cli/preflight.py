@@ -12,17 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
-from ranklaunch.adapters.launchers.shared.communication import GLOO_INTERFACE
 from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
-from ranklaunch.cli import machine
+from ranklaunch.adapters.launchers.shared.variables import GLOO_INTERFACE
+from ranklaunch.cli.launch import machine_notes
 from ranklaunch.env.job import Job
 from ranklaunch.env.settings import BY_MPI
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
 from ranklaunch.muster.secret import secret
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan, Process
-from ranklaunch.processes import start
+from ranklaunch.processes import children
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.waits.waiting import some
 from ranklaunch.system import disk, lookup
@@ -56,14 +56,14 @@ def findings(plan: Plan, env: Mapping[str, str], root: str = "") -> Iterator[Fin
     yield from _ports(plan)
     yield from _hosts(plan)
     yield from _own_name(plan, env)
-    yield from map(Finding, machine.notes(plan, env))
+    yield from map(Finding, machine_notes(plan, env))
     for wait in plan.waits:
         if wait.kind not in ("hosts", "muster", "port"):  # of the last two nothing can be said before the others have started
             yield Finding(f"run would wait for {wait.kind} {wait.what}{f': {wait.seen}' if wait.seen else ''}")
 
 
 def _programs(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding]:
-    yield from _tried(lambda: start.require_program(plan, root))
+    yield from _tried(lambda: children.require_program(plan, root))
     steps = (*plan.gather, *plan.prepare, *plan.services, *plan.processes)
     for process in {step.argv[0]: step for step in steps}.values():
         try:
@@ -73,11 +73,11 @@ def _programs(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding
 
 
 def _startable(process: Process, job: Job, env: Mapping[str, str]) -> Iterator[Finding]:
-    own = start.environment(process, env)
-    path = start.executable(process, own)
-    if hindrance := start.hindrance(path):
-        yield Finding(f"{process.name}: cannot execute {path}: {hindrance}", start.CANNOT_EXECUTE)
-    start.require_below(process, job, own)
+    own = children.environment(process, env)
+    path = children.executable(process, own)
+    if hindrance := children.hindrance(path):
+        yield Finding(f"{process.name}: cannot execute {path}: {hindrance}", children.CANNOT_EXECUTE)
+    children.require_below(process, job, own)
 
 
 def _tried(look: Callable[[], object]) -> Iterator[Finding]:
@@ -140,7 +140,7 @@ def _hosts(plan: Plan) -> Iterator[Finding]:
 def _own_name(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
     """Gloo offers other nodes the address that the host's own name stands for, where nobody names an interface."""
     name = socket.gethostname()
-    named = any(GLOO_INTERFACE.names[0] in start.environment(process, env) for process in plan.processes)
+    named = any(GLOO_INTERFACE.names[0] in children.environment(process, env) for process in plan.processes)
     found = _look_up(name)[0] if len(plan.job.everyone) > 1 and plan.processes and not named else []
     addresses = list(dict.fromkeys(address.sockaddr[0] for address in found))
     if addresses and all(ipaddress.ip_address(address).is_loopback for address in addresses):

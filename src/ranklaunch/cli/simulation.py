@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ranklaunch.adapters.launchers import tensorflow
+from ranklaunch.adapters.launchers import BY_ADDRESS, tensorflow
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.cli import options
@@ -35,7 +35,7 @@ from ranklaunch.supervise.session import Session
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
-from ranklaunch.verdict import folders, reading
+from ranklaunch.verdict import folders, messages
 from ranklaunch.verdict.blame import Judgement
 
 JOB, OF_MODELARTS = "simulated-job", "modelarts-job-simulated"  # names of jobs
@@ -68,7 +68,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     record.open()
     start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
     session = Session(signals, nested.unmarked(given.request.env), guard, has_desk=False)  # its nodes answer, who know the ranks
-    return session.run(start).exit_code
+    return session.run(start).judgement.exit_code
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,13 @@ def _cluster(reader: Reader) -> Cluster:
     containers = 2 * nodes if method == tensorflow.NAME and nodes > 1 else nodes
     if containers > MOST_NODES:
         reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES} containers")
+    if method in BY_ADDRESS and nodes > 1:
+        reader.problem(
+            f"{reader.told(settings.METHOD)} on {nodes} nodes: {method} starts its scheduler on every "
+            "machine that has node 0's address, and here all nodes share this machine: take --nodes 1, "
+            f"or try several hosts, which `make hosts N={nodes} METHOD={method}` in ranklaunch's "
+            "repository makes (docs/local.md)"
+        )
     slots = settings.spread(reader, settings.SLOTS, reader.get(settings.SLOTS), nodes)
     reader.check()
     log_dir = reader.absolute(reader.get(settings.LOG_DIR))
@@ -275,6 +282,6 @@ def _node_judgement(job: Job, process: Process) -> Judgement | None:
         return None
     path = join(folders.attempt(folders.node(job.log_dir, process.node), job.attempt), folders.VERDICT)
     try:
-        return reading.judgement(json.loads(disk.read(disk.own(path), MOST_VERDICT)))
+        return messages.judgement(json.loads(disk.read(disk.own(path), MOST_VERDICT)))
     except (OSError, disk.NotRegularError, *wire.NOT_UNDERSTOOD):
         return None

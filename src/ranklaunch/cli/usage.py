@@ -31,6 +31,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan": (
         "ranklaunch plan train.py                                what run would do here, and why",
         "ranklaunch plan --env-file job.env --all-nodes train.py    another container's job, every node",
+        "ranklaunch plan --spec job.json --all-nodes             the job that spec modelarts has written",
+        "ranklaunch plan --slurm nodes=4,gpus=8 train.py         on a login node, as in such an allocation of Slurm",
         "ranklaunch plan --format sh train.py > by-hand.sh       a script that starts the same",
     ),
     "check": ("ranklaunch check train.py", "ranklaunch check                   all but the program"),

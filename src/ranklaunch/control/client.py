@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from ranklaunch import showing
@@ -71,7 +72,11 @@ def _looked(top: str) -> str:
 def lines(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[str, Any]) -> str:
     """Return an answer as text that cannot move a terminal. show: returns its lines. Raises ConfigError for an answer of another form:
     anybody who can write in the folder of the logs may answer there."""
-    return understood(lambda answer: "".join([f"{showing.printable(line)}\n" for line in show(answer)]), answer)
+    return understood(partial(_printable, show), answer)
+
+
+def _printable(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[str, Any]) -> str:
+    return "".join([f"{showing.printable(line)}\n" for line in show(answer)])
 
 
 def understood(use: Callable[[Mapping[str, Any]], T], answer: Mapping[str, Any]) -> T:

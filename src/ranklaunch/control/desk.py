@@ -7,7 +7,8 @@ with its age.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.control import rank_states
 from ranklaunch.control.all_nodes import Answers, Circle
@@ -17,10 +18,12 @@ from ranklaunch.control.server import Answer, Counter
 from ranklaunch.control.stacks import Stacked
 from ranklaunch.muster.wire import WireError, text
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.attempt import Attempt
 
 SCHEMA = "ranklaunch.status/1"
 MOST_S = 10_000_000  # to a deadline
@@ -36,7 +39,7 @@ _UNHEARD = {"phase": "unknown", "waiting": "", "age_s": None}
 class Asked(Protocol):
     """Session, as its desk sees it."""
 
-    def attended(self) -> Attended:
+    def attempt(self) -> Attempt:
         """Return the attempt that runs."""
 
     def phase(self) -> tuple[str, str]:
@@ -63,18 +66,18 @@ class Desk:
 
     def __init__(self, asked: Asked, loop: Loop) -> None:
         self._asked = asked
-        seen = asked.attended()
+        attempt = asked.attempt()
         self._loop = loop
-        job = seen.plan().job
+        job = attempt.plan.job
         self._saving = Saving(asked.offer, loop)
         self._known: dict[int, tuple[float, Mapping[str, Any]]] = {}  # the last answer of each node, and its time
-        self._circle = Circle(seen.nodes, job.node_index, len(job.everyone), self._loop, self._do)
+        self._circle = Circle(attempt.nodes, job.node_index, len(job.everyone), self._loop, self._do)
         self._recorded: Recorded | None = None  # of the attempt that runs
-        self._stacked = Stacked(seen.nodes, job.node_index, asked.attended)
+        self._stacked = Stacked(attempt.nodes, job.node_index, asked.attempt)
         self._handlers: dict[object, Callable[[Mapping[str, Any], Answer], None]] = {
             "status": self._status, "save": self._on_save, "stacks": self._on_stacks,
         }  # fmt: skip
-        self._counter = Counter(seen.record.folder, folders.socket(job.node_index), self._loop, self._handle)
+        self._counter = Counter(attempt.record.folder, folders.socket(job.node_index), self._loop, self._handle)
 
     @property
     def path(self) -> str:
@@ -94,7 +97,7 @@ class Desk:
 
     @property
     def _plan(self) -> Plan:
-        return self._asked.attended().plan()
+        return self._asked.attempt().plan
 
     def _handle(self, question: Mapping[str, Any], answer: Answer) -> None:
         wanted = question.get(DO)
@@ -121,24 +124,27 @@ class Desk:
     # Status
 
     def _status(self, question: Mapping[str, Any], answer: Answer) -> None:
-        self._ask({DO: "status"}, lambda answers: answer(self._compiled(answers)), _judge_status)
+        self._ask({DO: "status"}, partial(self._answer_status, answer), _judge_status)
+
+    def _answer_status(self, answer: Answer, answers: Answers) -> None:
+        answer(self._compiled(answers))
 
     def _stands(self) -> dict[str, Any]:
         """Return the state of this node."""
         phase, waiting = self._asked.phase()
-        seen = self._asked.attended()
-        plan, known, more = seen.plan(), seen.ranks(), self._asked.of_ranks()
-        recorded = self._records(seen)
+        attempt = self._asked.attempt()
+        plan, known, more = attempt.plan, attempt.launchers.living(), self._asked.of_ranks()
+        recorded = self._records(attempt)
         said = recorded.of_ranks(() if plan.job.is_idle else plan.job.node.ranks, known)
         more = {rank: {**more.get(rank, {}), **said.get(rank, {})} for rank in (*more, *said)}
-        ranks = rank_states.ranks(plan, known, seen.outputs(), more, self._loop.clock())
+        ranks = rank_states.ranks(plan, known, attempt.logs.by_rank, more, self._loop.clock())
         if phase == "done":  # all of them have ended with 0
             ranks = [{**each, "state": rank_states.STATES["Z"]} if each.get("state") == "unknown" else each for each in ranks]
         state = {"host": plan.job.node.host, "phase": phase, "waiting": waiting, "launchers": recorded.launchers(), "ranks": ranks}
         return {**state, **self._asked.present()}
 
-    def _records(self, seen: Attended) -> Recorded:
-        folder = folders.records(seen.record.folder, seen.plan().job.node_index)
+    def _records(self, attempt: Attempt) -> Recorded:
+        folder = folders.records(attempt.record.folder, attempt.plan.job.node_index)
         if self._recorded is None or self._recorded.folder != folder:
             self._recorded = Recorded(folder)
         self._recorded.look()
@@ -178,10 +184,13 @@ class Desk:
         elif deadline is None and not self._plan.save.wanted:
             answer({"error": "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"})
         else:
-            self._ask({DO: "save", "deadline_s": deadline}, lambda answers: answer(self._asked_to_save(answers)))
+            self._ask({DO: "save", "deadline_s": deadline}, partial(self._answer_save, answer))
+
+    def _answer_save(self, answer: Answer, answers: Answers) -> None:
+        answer(self._asked_to_save(answers))
 
     def _asked_to_save(self, answers: Answers) -> dict[str, Any]:
-        """silent: nodes that have not answered in time."""
+        """Return the answer for all nodes. silent: nodes that have not answered in time."""
         silent = [node.index for node in self._plan.job.everyone if node.index not in answers]
         return {"nodes": [{"node": i, **each, "ranks": None} for i, each in sorted(answers.items())], "silent": silent}
 
@@ -190,7 +199,7 @@ class Desk:
         if not _is_deadline(deadline):
             msg = f"deadline_s {deadline!r:.80}"
             raise ValueError(msg)
-        asked = self._saving.ask(plan.save, self._asked.attended().record) if plan.save.wanted else {}
+        asked = self._saving.ask(plan.save, self._asked.attempt().record) if plan.save.wanted else {}
         if deadline is not None:
             left = max(float(deadline) - MARGIN_S, float(deadline) / 2)
             self._asked.end_by(self._loop.clock() + left, self._saving.ways)

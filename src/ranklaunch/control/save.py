@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ranklaunch.plan.model import Save
@@ -50,14 +51,14 @@ class Saving:
 def _touched(path: str) -> str:
     """Touch a file, in a process apart. Return why that failed, "" for success."""
     try:
-        answer = Apart(lambda: _touch(path).encode()).answer(TOUCH_S)
+        answer = Apart(partial(_touch, path)).answer(TOUCH_S)
     except OSError as error:  # no process or descriptor left
         return f"{path}: {error.strerror}"
     return f"{path}: its file system did not answer within {TOUCH_S:g} s" if answer is None else answer.decode()
 
 
-def _touch(path: str) -> str:
-    """Touch a regular file, or one that is not there. Return why that failed, "" for success."""
+def _touch(path: str) -> bytes:
+    """Touch a regular file, or one that is not there. Return why that failed, b"" for success."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o644)
         try:
@@ -65,5 +66,5 @@ def _touch(path: str) -> str:
         finally:
             os.close(fd)
     except OSError as error:
-        return f"{path}: {os.strerror(error.errno or errno.EIO)}"
-    return ""
+        return f"{path}: {os.strerror(error.errno or errno.EIO)}".encode()
+    return b""

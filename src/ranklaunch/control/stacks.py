@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.muster.wire import WireError
-from ranklaunch.supervise.plugins import Attended
 
 if TYPE_CHECKING:
     from ranklaunch.evidence.all_nodes import Gathered
+    from ranklaunch.supervise.attempt import Attempt
 
 STACKS, STACKED = "stacks", "stacked"
 WHY = "ranklaunch stacks asks for it"
@@ -24,11 +24,11 @@ Answer = Callable[[Mapping[str, Any]], None]
 
 
 class Stacked:
-    """attended: returns the attempt that runs."""
+    """Stacks for all who ask this node. running: returns the attempt that runs."""
 
-    def __init__(self, nodes: Nodes, index: int, attended: Callable[[], Attended]) -> None:
+    def __init__(self, nodes: Nodes, index: int, running: Callable[[], Attempt]) -> None:
         self._nodes = nodes
-        self._attended = attended
+        self._running = running
         self._answers: list[Answer] = []
         self._ranks: list[Mapping[str, Any]] = []
         self._askers: set[int] = set()
@@ -42,19 +42,19 @@ class Stacked:
     def ask(self, answer: Answer) -> None:
         """answer: is called with ranks (rank, node, state, stack with the innermost frame first, file, exception); silent: nodes without an
         answer in time; failed: nodes that could take no evidence, with node and why."""
-        attempt = self._attended().evidence
+        hearers = self._running().companions.hear_evidence
         self._answers.append(answer)
-        if len(self._answers) == 1 or self._awaited is not attempt:  # an attempt that has ended does not answer
-            self._awaited, self._ranks = attempt, []
+        if len(self._answers) == 1 or self._awaited is not hearers:  # an attempt that has ended does not answer
+            self._awaited, self._ranks = hearers, []
             self._nodes.tell_node_0(STACKS, {})
 
     def _on_asked(self, node: int, body: object) -> None:
         """As node 0, have evidence taken, and remember the node that asked."""
-        seen = self._attended()
-        if not self._askers or self._gathering is not seen.evidence:
-            self._gathering = seen.evidence
+        companions = self._running().companions
+        if not self._askers or self._gathering is not companions.hear_evidence:
+            self._gathering = companions.hear_evidence
             self._gathering.append(self._on_gathered)
-            seen.take(WHY, False)
+            companions.take(WHY, False)
         self._askers.add(node)
 
     def _on_gathered(self, gathered: Gathered) -> None:

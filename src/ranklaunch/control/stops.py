@@ -16,17 +16,21 @@ import os
 import signal
 import stat
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Optional
+from functools import partial
+from typing import TYPE_CHECKING, Any, Optional
 
 from ranklaunch.plan.model import PROGRAM, Plan
-from ranklaunch.processes.child import LAUNCHER, Child
+from ranklaunch.processes.children import LAUNCHER, Child
 from ranklaunch.supervise.ending import decoded
-from ranklaunch.supervise.plugins import Attended, Companion
+from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import disk, tree
 from ranklaunch.system.bounded import LOOK_S, Apart
-from ranklaunch.system.hearing import Hearing, catches
 from ranklaunch.system.signals import name_of
+from ranklaunch.system.tree import Hearing, catches
 from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.attempt import Attempt
 
 ENDED_WELL = "ended well"  # topic: node 0's launcher reports that the ranks of all nodes ended with 0
 BEFORE_S = 0.5  # delay of a stop where a job names markers
@@ -36,8 +40,8 @@ Marks = Optional[Mapping[str, Sequence[int]]]  # by path: 1 for a file, time, in
 
 
 class Stops(Companion):
-    def __init__(self, attended: Attended) -> None:
-        self._attended = attended
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
         self._signal = 0
         self._at = 0.0
         self._ranks: Mapping[int, tree.Identity] = {}
@@ -53,36 +57,36 @@ class Stops(Companion):
     def on_deadline(self, ways: Sequence[str]) -> None:
         hearing = [Hearing(signal.Signals[way], through_all=True) for way in ways if way in signal.Signals.__members__]
         by_file = len(hearing) < len(ways)
-        self._saving = {rank for rank in self._attended.ranks().values() if by_file or any(each.of(rank) for each in hearing)}
+        self._saving = {rank for rank in self._attempt.launchers.living().values() if by_file or any(each.of(rank) for each in hearing)}
 
     def on_stop_of_another(self, number: int) -> None:
         """As on_stop_request, without the clock: a platform counts from its signal to this node."""
-        self._signal, self._at = number, self._attended.loop.clock()
-        self._before = look(self._attended.plan().marks, BEFORE_S)  # before ranks hear of the stop: one may save at once
-        self._ranks = dict(self._attended.ranks())
-        self._attended.nodes.hear(ENDED_WELL, self._on_ended_well)
+        self._signal, self._at = number, self._attempt.loop.clock()
+        self._before = look(self._attempt.plan.marks, BEFORE_S)  # before ranks hear of the stop: one may save at once
+        self._ranks = dict(self._attempt.launchers.living())
+        self._attempt.nodes.hear(ENDED_WELL, self._on_ended_well)
         # A platform that signals all processes has told ranks whose launcher is gone, too.
         self._catch = {rank for rank, process in self._ranks.items() if catches(process.pid, number)}
 
     def on_stop_request(self, number: int) -> None:
         self.on_stop_of_another(number)
-        self._attended.loop.after(0, self._start_clock)  # after the ranks are signalled: the folder may not answer
+        self._attempt.loop.after(0, self._start_clock)  # after the ranks are signalled: the folder may not answer
 
     def _start_clock(self) -> None:
         if self._over:
             return
         try:
-            node = self._attended.plan().job.node_index
-            self._clock = disk.append(os.path.join(self._attended.record.folder, folders.stop_clock(node)))
-            self._write(f"{name_of(self._signal)} {self._attended.stopper.grace_s:g}\n")
-            self._attended.loop.after(1.0, self._tick)
+            node = self._attempt.plan.job.node_index
+            self._clock = disk.append(os.path.join(self._attempt.record.folder, folders.stop_clock(node)))
+            self._write(f"{name_of(self._signal)} {self._attempt.stopper.grace_s:g}\n")
+            self._attempt.loop.after(1.0, self._tick)
         except OSError:  # a full disk; the ranks are what counts now
             pass
 
     def _tick(self) -> None:
         if self._clock >= 0:
             self._write(".")
-            self._attended.loop.after(1.0, self._tick)
+            self._attempt.loop.after(1.0, self._tick)
 
     def _write(self, text: str) -> None:
         try:
@@ -94,11 +98,11 @@ class Stops(Companion):
     def stopped(self) -> None:
         self._over = True
         if self._signal:
-            if self._attended.plan().muster and self._launchers_ended_well(of_all_nodes=True):
-                self._attended.nodes.tell_nodes(ENDED_WELL, None)  # other nodes know less of the ranks of node 0's launcher
-            self._seconds = self._attended.loop.clock() - self._at
+            if self._attempt.plan.muster and self._launchers_ended_well(of_all_nodes=True):
+                self._attempt.nodes.tell_nodes(ENDED_WELL, None)  # other nodes know less of the ranks of node 0's launcher
+            self._seconds = self._attempt.loop.clock() - self._at
             self._write("\nended\n")
-            self._after = look(self._attended.plan().marks) if self._before is not None else None
+            self._after = look(self._attempt.plan.marks) if self._before is not None else None
             self.close()
 
     def facts(self) -> Mapping[str, Any]:
@@ -106,9 +110,9 @@ class Stops(Companion):
         ended_by_themselves, killed: ranks that lived at the request. saved: yes, no or unknown."""
         if not self._signal:
             return {}
-        plan, ended = self._attended.plan(), self._attended.ended
+        plan, ended = self._attempt.plan, self._attempt.children.ended
         seen, ended_well = _ends(plan, ended), self._all_ended_well or self._launchers_ended_well()
-        by_us = {rank for rank, process in self._ranks.items() if process in self._attended.stopper.killed - tree.refused.keys()}
+        by_us = {rank for rank, process in self._ranks.items() if process in self._attempt.stopper.killed - tree.refused.keys()}
         killed = {rank for rank in self._ranks if (seen[rank][1] == signal.SIGKILL if rank in seen else rank in by_us)}
         # Of other ranks nobody knows the end: mpirun may have killed them.
         known = self._ranks.keys() if ended_well else self._ranks.keys() & (seen.keys() | by_us)
@@ -125,16 +129,19 @@ class Stops(Companion):
         return {"stop": stop}
 
     def _has_heard(self, rank: tree.Identity) -> bool:
-        return rank in self._saving or self._attended.stopper.caught(rank)
+        return rank in self._saving or self._attempt.stopper.caught(rank)
 
     def _launchers_ended_well(self, *, of_all_nodes: bool = False) -> bool:
         """Return True if launchers report that all of their ranks ended with 0: a launcher that killed a rank reports that.
 
         of_all_nodes: and some launcher has ranks on all nodes."""
-        launchers = [child for child in self._attended.ended if child.role == LAUNCHER and child.launcher.starts_ranks]
+        launchers = [child for child in self._attempt.children.ended if child.role == LAUNCHER and child.launcher.starts_ranks]
         reach = any(child.launcher.CARRIERS for child in launchers) if of_all_nodes else bool(launchers)
-        outputs = [decoded(child.reader.output.tail) if child.reader else "" for child in launchers]
-        return reach and not any(child.failure_code or self._attended.explained(child, output) for child, output in zip(launchers, outputs))
+        return reach and not any(child.failure_code or self._reports_failure(child) for child in launchers)
+
+    def _reports_failure(self, launcher: Child) -> bool:
+        output = decoded(launcher.reader.output.tail) if launcher.reader else ""
+        return self._attempt.launchers.explained(launcher, output) is not None
 
     def _on_ended_well(self, node: int, body: object) -> None:
         self._all_ended_well = True
@@ -177,14 +184,15 @@ def saved(before: Marks, after: Marks, heard: Collection[int], killed: Collectio
 def look(patterns: Sequence[str], seconds: float = LOOK_S) -> Marks:
     """Return the markers; None for no patterns, no answer in time, or if no process or descriptor is left."""
     try:
-        answer = Apart(lambda: json.dumps(_marks(patterns)).encode()).answer(seconds) if patterns else None
+        answer = Apart(partial(_marks, patterns)).answer(seconds) if patterns else None
     except OSError:
         return None
     marks: Marks = None if answer is None else json.loads(answer)
     return marks
 
 
-def _marks(patterns: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def _marks(patterns: Sequence[str]) -> bytes:
+    """Return the markers as JSON."""
     marks: dict[str, tuple[int, ...]] = {}
     for pattern in patterns:
         for path in glob.glob(pattern)[:MOST_MARKS]:
@@ -193,4 +201,4 @@ def _marks(patterns: Sequence[str]) -> dict[str, tuple[int, ...]]:
             except OSError:
                 continue
             marks[path] = int(not stat.S_ISDIR(status.st_mode)), status.st_mtime_ns, status.st_ino, status.st_size
-    return marks
+    return json.dumps(marks).encode()

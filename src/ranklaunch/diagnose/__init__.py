@@ -1,1 +1,2 @@
-"""From the ends of processes to what they died of: pure functions, each a list of named rules of which the first that matches decides."""
+"""From the ends of processes to suspects: pure functions, each a list of named rules. The first
+matching rule decides."""

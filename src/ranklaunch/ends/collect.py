@@ -1,4 +1,4 @@
-"""Makes the values of ends.json from what the supervisor knows of its processes, once all of them have ended."""
+"""Makes the values of ends.json from the supervisor's processes, after their ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ranklaunch.ends.model import (
     BELOW,
     DAEMON,
     MOST_RECORDS,
-    Decided,
     JobFacts,
     Launcher,
     MemoryKills,
@@ -33,18 +32,17 @@ from ranklaunch.ends.records import Record
 from ranklaunch.env.job import Node
 from ranklaunch.output.pipe import TAIL
 from ranklaunch.plan.model import Plan, RankOutputs
-from ranklaunch.processes.child import UNJUDGED
+from ranklaunch.processes.children import UNJUDGED
 from ranklaunch.processes.records import Records
 from ranklaunch.redact import redact
 from ranklaunch.system.signals import code_of, signal_of
 
 if TYPE_CHECKING:
-    from ranklaunch.processes.child import Child
     from ranklaunch.processes.child_ranks import Watched
-    from ranklaunch.processes.children import Daemon
-    from ranklaunch.supervise.ending import Circumstances, Ending
+    from ranklaunch.processes.children import Child, Daemon
+    from ranklaunch.supervise.ending import Circumstances
     from ranklaunch.system.memory import Memory
-    from ranklaunch.verdict.model import Failure
+    from ranklaunch.verdict.model import Ending, Failure
 
 RECORDS_S = 1.0  # for reading records; those that are left then are left out
 
@@ -52,8 +50,8 @@ Wall = Callable[[float], float]
 
 
 def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, failing: Collection[int] = ()) -> NodeEnds:
-    """Return all ends of this node, with what processes wrote unless the job succeeded. failing: pids of launchers that end their ranks
-    after a failure."""
+    """Return all ends of this node, with what processes wrote unless the job succeeded. failing:
+    pids of launchers that end their ranks after a failure."""
     began = circumstances.wall(0.0)  # asked once, so that all times of a node have one offset
 
     def wall(at: float) -> float:
@@ -64,7 +62,7 @@ def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: C
     stop, memory = circumstances.stop, circumstances.memory
     return NodeEnds(
         job=_job(plan),
-        ending=_decided(ending, wall),
+        ending=_by_wall(ending, wall),
         stop=Stop(stop[0], wall(stop[1])) if stop else None,
         memory=memory_kills(memory),
         ends=tuple(collector.ends(ended)),
@@ -72,16 +70,16 @@ def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: C
 
 
 def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
-    """Add what processes of this node wrote down of themselves. folder: where their records are; what cannot be read is left out. wall:
-    from the monotonic clock of this host to node 0's."""
+    """Add what processes of this node wrote down of themselves. folder: where their records are;
+    what cannot be read is left out. wall: from the monotonic clock of this host to node 0's."""
     until = time.monotonic() + RECORDS_S
     own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
-    found: dict[tuple[int, int], list[Record]] = {}
+    by_process: dict[tuple[int, int], list[Record]] = {}
     for record in sorted(own, key=records.order):
-        kept = found.setdefault(record.process, [])
+        kept = by_process.setdefault(record.process, [])
         if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
             kept.append(records.hidden(replace(record, at=wall(record.monotonic))))
-    return with_records(node, {process: each for process, each in found.items() if each})
+    return with_records(node, {process: each for process, each in by_process.items() if each})
 
 
 def memory_kills(memory: Memory) -> MemoryKills:
@@ -89,12 +87,11 @@ def memory_kills(memory: Memory) -> MemoryKills:
     return MemoryKills(memory.kills, memory.peak, memory.limit, memory.counted, memory.seen)
 
 
-def _decided(ending: Ending, wall: Wall) -> Decided:
-    child = ending.child
-    return Decided(
-        ending.outcome, ending.exit_code, errors.reason(ending.reason), wall(ending.at), child.identity.pid if child else None,
-        ending.culprit, ending.killed, ending.hung, ending.from_elsewhere, ending.because,
-    )  # fmt: skip
+def _by_wall(ending: Ending, wall: Wall) -> Ending:
+    """Return the ending of a node as ends.json has it: its time by node 0's clock, its reason
+    without secrets."""
+    judgement = replace(ending.judgement, reason=errors.reason(ending.judgement.reason))
+    return replace(ending, judgement=judgement, at=wall(ending.at))
 
 
 def _job(plan: Plan) -> JobFacts:
@@ -143,24 +140,25 @@ class _Collector:
         self._shown = functools.cache(shown)  # most outputs are the same at their end and at the stop
 
     def ends(self, ended: Sequence[Child]) -> Iterator[RankEnd]:
-        """Children in the order of their ends, the ranks below them, ranks of which only the output is known, and daemons."""
-        found = [*map(self._of_child, ended)]
+        """Children in the order of their ends, the ranks below them, ranks of which only the output
+        is known, and daemons."""
+        ends = [*map(self._of_child, ended)]
         for child in ended:
             if child.below:
-                found += [self._of_watched(child, rank) for rank in (*child.below.ended, *getattr(child.below, "alive", ()))]
-        known = {end.rank for end in found if end.role == BELOW}
+                ends += [self._of_watched(child, rank) for rank in (*child.below.ended, *getattr(child.below, "alive", ()))]
+        known = {end.rank for end in ends if end.role == BELOW}
         launcher = next((child for child in ended if child.launcher.starts_ranks), None)
         if launcher:
-            found += [end for rank in self._numbers(found) - known if (end := self._unseen(launcher, rank))]
-        yield from found
+            ends += [end for rank in self._numbers(ends) - known if (end := self._unseen(launcher, rank))]
+        yield from ends
         yield from map(self._of_daemon, self._circumstances.daemons)
 
-    def _numbers(self, found: Sequence[RankEnd]) -> set[int]:
+    def _numbers(self, ends: Sequence[RankEnd]) -> set[int]:
         """Ranks that may have an output, whether their processes were seen or not."""
-        reported = [end.launcher.reported for end in found if end.launcher and end.launcher.reported]
+        reported = [end.launcher.reported for end in ends if end.launcher and end.launcher.reported]
         named = {failure.rank for failure in reported if failure.rank is not None}
         keys = [each.keys for each in (self._plan.outputs, self._plan.kept) if each]
-        own = {end.rank for end in found if end.role != BELOW}
+        own = {end.rank for end in ends if end.role != BELOW}
         return {*named, *self._plan.job.node.ranks, *(rank for each in keys for rank in each)} - own
 
     def _of_child(self, child: Child) -> RankEnd:
@@ -197,7 +195,8 @@ class _Collector:
         )
 
     def _by_host(self, child: Child, output: bytes) -> Iterator[Failure]:
-        """Yield what the lines of each host report, where the launcher puts the host's name before them."""
+        """Yield what the lines of each host report, where the launcher puts the host's name before
+        them."""
         names = host_lines.names_of([*map(_node, self._plan.job.nodes)]) if len(self._plan.job.nodes) > 1 else {}
         for name, lines in host_lines.of_hosts(output.decode(errors="replace"), names).items():
             reported = self._reported(child, lines.encode())
@@ -234,14 +233,16 @@ class _Collector:
         )  # fmt: skip
 
     def _place(self, rank: int | None) -> tuple[int, int | None, int | None]:
-        """Return the node of a rank, which may be another one with mpirun, the rank, and its number on the node."""
+        """Return the node of a rank, which may be another one with mpirun, the rank, and its number
+        on the node."""
         job = self._plan.job
         node = next((node for node in job.nodes if rank is not None and rank in node.ranks), None)
         return (job.node_index, rank, None) if node is None or rank is None else (node.index, rank, rank - node.first_rank)
 
 
 def shown(tail: bytes | None) -> str | None:
-    """An output without secrets. A line whose beginning is missing may be the end of a secret, and is left out."""
+    """An output without secrets. A line whose beginning is missing may be the end of a secret, and
+    is left out."""
     if tail is None:
         return None
     begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)

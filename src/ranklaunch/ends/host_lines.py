@@ -12,18 +12,19 @@ _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 
 
 def of_hosts(text: str, hosts: Iterable[str]) -> Mapping[str, str]:
-    """Return the lines of each host, by its name, without the name that pdsh puts before them."""
-    found: dict[str, list[str]] = {host: [] for host in hosts}
+    """Return the lines of each host by its name, without pdsh's mark."""
+    by_host: dict[str, list[str]] = {host: [] for host in hosts}
     for line in text.splitlines(keepends=True):
         host, _, rest = line.partition(": ")
-        if host in found:
-            found[host].append(rest)
-    return {host: "".join(lines) for host, lines in found.items() if lines}
+        if host in by_host:
+            by_host[host].append(rest)
+    return {host: "".join(lines) for host, lines in by_host.items() if lines}
 
 
 def names_of(nodes: Sequence[NodeFacts]) -> dict[str, int]:
-    """Return the index of a node by each name that a launcher may give it: pdsh leaves out a domain that all have in common."""
+    """Return the index of a node by each name that a launcher may give its host: pdsh leaves out a
+    common domain."""
     short = [(node.host.partition(".")[0], node.index) for node in nodes if not _ADDRESS.fullmatch(node.host)]
     times = Counter(name for name, _ in short)
-    found = {**{node.host: node.index for node in nodes}, **{name: index for name, index in short if times[name] == 1}}
-    return {name: index for name, index in found.items() if name and times[name] <= 1}
+    indices = {**{node.host: node.index for node in nodes}, **{name: index for name, index in short if times[name] == 1}}
+    return {name: index for name, index in indices.items() if name and times[name] <= 1}

@@ -13,7 +13,7 @@ from ranklaunch.ends import records as recorded
 from ranklaunch.ends.records import Record
 from ranklaunch.fields import as_dict
 from ranklaunch.verdict.blame import Suspect
-from ranklaunch.verdict.model import Because, Culprit, Failure
+from ranklaunch.verdict.model import Ending, Failure
 
 SCHEMA = "ranklaunch.ends/1"
 MOST_OTHERS = 256  # processes besides ranks and children whose records are kept
@@ -105,24 +105,6 @@ class OtherProcess:
     start: int
     rank: int | None
     records: tuple[Record, ...]
-
-
-@dataclass(frozen=True)
-class Decided:
-    """What decided on this node; nothing that follows changes it. reason: "" where the end of a process says it. pid: of the child whose
-    end decided. culprit: who is to blame, where no process of this node decided. killed:
-    ranklaunch itself was killed. hung: the job hung. from_elsewhere: another node decided. because: rules that named suspects of a hang."""
-
-    outcome: str
-    exit_code: int
-    reason: str
-    at: float
-    pid: int | None = None
-    culprit: Culprit | None = None
-    killed: bool = False
-    hung: bool = False
-    from_elsewhere: bool = False
-    because: tuple[Because, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -221,7 +203,7 @@ class NodeEnds:
     the ranks below them. others: further processes that wrote down something of themselves."""
 
     job: JobFacts
-    ending: Decided
+    ending: Ending
     stop: Stop | None
     memory: MemoryKills
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -254,11 +236,11 @@ def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Reco
 
 def _heads(processes: Iterable[tuple[int, int]], records: Mapping[tuple[int, int], Sequence[Record]]) -> dict[int | None, tuple[int, int]]:
     """Return the head of each rank that a launcher placed, by rank; leave out ranks with several."""
-    found: dict[int | None, list[tuple[int, int]]] = {}
+    by_rank: dict[int | None, list[tuple[int, int]]] = {}
     for process in processes:
         if any(each.kind == recorded.RANK and each.launcher for each in records[process]):
-            found.setdefault(_rank_of(records[process]), []).append(process)
-    return {rank: several[0] for rank, several in found.items() if len(several) == 1 and rank is not None}
+            by_rank.setdefault(_rank_of(records[process]), []).append(process)
+    return {rank: several[0] for rank, several in by_rank.items() if len(several) == 1 and rank is not None}
 
 
 _OF_ENDS = (recorded.EXCEPTION, recorded.EXIT)

@@ -102,8 +102,8 @@ class Record:
 
     def as_json(self) -> dict[str, Any]:
         """Leave out fields that have their default, but for the code of an exit."""
-        found = _without_defaults(self)
-        return {**found, "code": self.code} if self.kind == EXIT else found
+        values = _without_defaults(self)
+        return {**values, "code": self.code} if self.kind == EXIT else values
 
 
 def kind_of(name: str) -> str:
@@ -240,8 +240,8 @@ def _hidden(text: str) -> str:
 
 
 def _without_defaults(value: Any) -> dict[str, Any]:
-    usual, found = defaults(type(value)), {name: getattr(value, name) for name in names(type(value))}
-    return {name: _plain(each) for name, each in found.items() if name not in usual or each != usual[name]}
+    usual, values = defaults(type(value)), {name: getattr(value, name) for name in names(type(value))}
+    return {name: _plain(each) for name, each in values.items() if name not in usual or each != usual[name]}
 
 
 def _plain(value: Any) -> Any:

@@ -119,6 +119,10 @@ METRICS_FILE = Variable(
     "metrics_file", ("RANKLAUNCH_METRICS_FILE",), parse.text, "", "a file of metrics in the form of OpenMetrics, which each node writes "
     "anew every 15 s and at the end; {node} in it is the node's index", option="--metrics-file",
 )  # fmt: skip
+METRICS_PORT = Variable(
+    "metrics_port", ("RANKLAUNCH_METRICS_PORT",), parse.port_or_0, 0, "port at which each node serves its metrics to Prometheus, and "
+    "/healthz and /readyz to probes; 0: none", option="--metrics-port",
+)  # fmt: skip
 ON_EVENT: Variable[tuple[str, ...]] = Variable(
     "on_event", ("RANKLAUNCH_ON_EVENT",), words, (), "a command that node 0 runs at a hang alarm, when the job becomes slow, at a "
     "restart in place and after the verdict, for at most 30 s, with the event's name (hang, slow, restart, verdict) and the path of its "
@@ -216,7 +220,7 @@ NESTED = Variable(
 Table = tuple[Variable[object], ...]
 OF_CONSOLE: Table = (CONSOLE, CONSOLE_MERGE, CONSOLE_MAX, CONSOLE_VICTIMS)
 OF_HANGS: Table = (HANG, HANG_S, FIRST_STEP_S, EXPECT, SLOW)
-OF_TOOLS: Table = (METRICS_FILE, ON_EVENT, TRAINJOB_STATUS)
+OF_TOOLS: Table = (METRICS_FILE, METRICS_PORT, ON_EVENT, TRAINJOB_STATUS)
 OF_RESTARTS: Table = (NO_RESTART_CODES, PROGRESS_FILE)
 OF_SAVING: Table = (SAVE_SIGNAL, SAVE_FILE)
 OF_TRUST: Table = (EXIT, LEFT_RANKS, ALONE_S, EACH_NODE_ALONE, NESTED)

@@ -162,6 +162,16 @@ def counts(value: str) -> tuple[int, ...]:
         raise ValueError(msg) from None
 
 
+def allocation(value: str) -> tuple[int, int]:
+    """Nodes, and GPUs of each: nodes=4,gpus=8, or nodes=4."""
+    found = re.fullmatch(r"nodes=([0-9]{1,9})(?:,gpus=([0-9]{1,9}))?", value)
+    try:
+        return whole(found[1] if found else "", 1, MOST_NODES), whole((found and found[2]) or "0", 0, MOST_SLOTS)
+    except ValueError:
+        msg = f"expected nodes=N,gpus=M, such as nodes=4,gpus=8, or nodes=N without GPUs, at most {MOST_NODES} and {MOST_SLOTS}"
+        raise ValueError(msg) from None
+
+
 _HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?"
 
 

@@ -51,6 +51,11 @@ class Candidate:
         return self.source.startswith(("option ", "RANKLAUNCH_"))
 
     @property
+    def is_derived(self) -> bool:
+        """True if the source is in words: the value follows from other variables."""
+        return " " in self.source and not self.on_command_line
+
+    @property
     def quoted(self) -> str:
         """For messages, without secrets: "VC_TASK_INDEX='3'"."""
         return f"{self.source}={shown(self.source, self.value)!r}"

@@ -79,6 +79,9 @@ MUSTER = Variable(
     "muster", ("RANKLAUNCH_MUSTER",), parse.flag, True,
     "let the nodes of a job meet before launch and tell each other of the first failure; the same on every node", option="--muster",
 )  # fmt: skip
+# Ports that follow from a job's number: PORTS_OF_A_JOB for each of JOBS jobs, from FIRST_PORT up to 31999, below the ports that Linux gives
+# to connections. In this order: rendezvous, muster, sshd.
+FIRST_PORT, PORTS_OF_A_JOB, JOBS = 20000, 4, 3000
 MUSTER_PORT = Variable(
     "muster_port", ("RANKLAUNCH_MUSTER_PORT",), parse.port, 18889, "port on node 0 at which the nodes meet", option="--muster-port",
 )  # fmt: skip
@@ -193,6 +196,11 @@ ENV_FILE = Variable(
     "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
 )  # fmt: skip
+SPEC = Variable(
+    "spec", ("RANKLAUNCH_SPEC",), parse.text, "",
+    "plan the job of a JSON body that spec modelarts has written; --env-file has the image's variables",
+    option="--spec",
+)  # fmt: skip
 ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which paths are looked up (not run's program)", option="--root")
 FORMATS = ("text", "json", "sh", "vscode")
 FORMAT = Variable(
@@ -204,6 +212,11 @@ ALL_NODES = Variable(
 )  # fmt: skip
 VERBOSE = Variable(
     "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
+)  # fmt: skip
+SLURM = Variable(
+    "slurm", ("RANKLAUNCH_SLURM",), parse.allocation, (0, 0),
+    "plan as in an allocation of Slurm, without being in it: nodes=4,gpus=8; hosts and the job's number are made up", option="--slurm",
+    default_text="none",
 )  # fmt: skip
 BIND = Variable(
     "bind", ("RANKLAUNCH_BIND",), parse.OneOf("none", "cores"), "none", "cores: each rank has cores of its own", option="--bind",
@@ -245,7 +258,7 @@ RECORDS_DIR, RANK_HEAD = "RANKLAUNCH_RECORDS_DIR", "RANKLAUNCH_RANK_HEAD"  # of 
 HEAD_IS_PROGRAM = "program"  # value of RANK_HEAD for a program that is one rank, also without a rank's variables
 SET_FOR_RANKS = (OUTER_RUN, *WHERE_IT_STANDS, RECORDS_DIR, RANK_HEAD)  # which may start a ranklaunch themselves
 
-PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE, SPEC, SLURM)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PASS, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS,

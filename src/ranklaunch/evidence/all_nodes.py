@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ranklaunch import errors, showing
@@ -93,7 +94,7 @@ class Gathering:
             for rank, report in reports.items()
             if 0 <= rank < MOST_RANKS and may_speak(node, rank)
         ]
-        known = dict(sorted(pairs, key=lambda pair: pair[0]))
+        known = dict(sorted(pairs, key=itemgetter(0)))
         folders = {rank: self._folders.get(report.rank.node, "") for rank, report in known.items()}
         groups = flight.stuck({rank: report.standings for rank, report in known.items() if report.standings is not None})
         behind = {

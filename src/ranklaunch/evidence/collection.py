@@ -24,15 +24,16 @@ from ranklaunch.evidence.folder import Folder, room_in
 from ranklaunch.hangs import suspicion
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
-from ranklaunch.processes.child import UNJUDGED, Child
-from ranklaunch.supervise import diagnosis
-from ranklaunch.supervise.ending import Ending
-from ranklaunch.supervise.plugins import Attended, Companion
+from ranklaunch.processes.children import UNJUDGED, Child
+from ranklaunch.supervise import judge
+from ranklaunch.supervise.plugins import Companion
 from ranklaunch.verdict import blame, folders
+from ranklaunch.verdict.model import Ending
 
 if TYPE_CHECKING:
     from ranklaunch.plan.model import Plan
     from ranklaunch.processes.child_ranks import Watched
+    from ranklaunch.supervise.attempt import Attempt
     from ranklaunch.system.bounded import Apart
     from ranklaunch.system.loop import Timer
     from ranklaunch.verdict.blame import Suspect
@@ -46,10 +47,11 @@ GATHERS_S = EVIDENCE_S  # wait for all nodes
 
 
 class Taking(Companion):
-    """take() has evidence taken. Once all nodes have answered, or GATHERS_S is over, the hearers in attended.evidence get a Gathered."""
+    """take() has evidence taken. Once all nodes have answered, or GATHERS_S is over, the hearers
+    of evidence among the attempt's companions get a Gathered."""
 
-    def __init__(self, attended: Attended) -> None:
-        self._attended = attended
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
         self._began = time.time() - 60.0  # the attempt began a little earlier, and clocks of file systems may differ
         self._number = 0
         self._collector: Apart | None = None
@@ -60,9 +62,9 @@ class Taking(Companion):
         self._alone: Timer | None = None
         self._held: list[Child] = []  # launchers that are stopped by SIGSTOP
         self._holds_up = ""  # note on the ranks that held the others up
-        attended.nodes.hear(TOPIC, self.on_asked, at_node_0=True)
-        attended.nodes.hear(TOPIC, self.on_order)
-        attended.nodes.hear(TAKEN, self.on_taken, at_node_0=True)
+        attempt.nodes.hear(TOPIC, self.on_asked, at_node_0=True)
+        attempt.nodes.hear(TOPIC, self.on_order)
+        attempt.nodes.hear(TAKEN, self.on_taken, at_node_0=True)
 
     @property
     def taking(self) -> bool:
@@ -70,11 +72,11 @@ class Taking(Companion):
 
     def take(self, why: str, ends: bool) -> None:
         """Have evidence taken, as any node may ask. While some is being taken, a second request waits for that."""
-        body, muster = {"why": why[:500], "ends": ends}, self._attended.plan().muster
+        body, muster = {"why": why[:500], "ends": ends}, self._attempt.plan.muster
         if not muster or muster.node == 0:
             self.on_asked(0, body)  # at once: the next order may be that all stop
         else:
-            self._attended.nodes.tell_node_0(TOPIC, body)
+            self._attempt.nodes.tell_node_0(TOPIC, body)
 
     # Messages
 
@@ -83,10 +85,10 @@ class Taking(Companion):
         if self.taking or self._gathering:
             return
         number, why, ends = self._number + 1, str(body["why"])[:500], bool(body.get("ends"))
-        planned = {each.index: each.ranks for each in self._attended.plan().job.everyone}
+        planned = {each.index: each.ranks for each in self._attempt.plan.job.everyone}
         self._gathering = Gathering(number, planned)
-        self._attended.loop.after(GATHERS_S, partial(self._gather, self._gathering))
-        self._attended.nodes.tell_nodes(TOPIC, {"number": number, "why": why, "ends": ends})
+        self._attempt.loop.after(GATHERS_S, partial(self._gather, self._gathering))
+        self._attempt.nodes.tell_nodes(TOPIC, {"number": number, "why": why, "ends": ends})
         self._begin(number, why, ends)
 
     def on_order(self, node: int, body: Any) -> None:
@@ -107,12 +109,12 @@ class Taking(Companion):
 
     def died(self, launcher: Child, rank: Watched) -> None:
         """Stop a launcher by SIGSTOP until the evidence of its other ranks is taken: it would end them within 0.1 s."""
-        if self._at_stop or self._attended.ending() or launcher.held:
+        if self._at_stop or self._attempt.ending or launcher.held:
             return
         launcher.hold()
         self._held.append(launcher)
-        self._attended.loop.after(READS_S, partial(self._judge, launcher, rank))
-        self._attended.loop.after(GATHERS_S, self._let_go)
+        self._attempt.loop.after(READS_S, partial(self._judge, launcher, rank))
+        self._attempt.loop.after(GATHERS_S, self._let_go)
 
     def hurried(self) -> None:
         self._let_go()
@@ -125,7 +127,7 @@ class Taking(Companion):
         """Have evidence taken for a reason, unless it was taken before. Return False without a reason."""
         if why and not self._at_stop:
             self._at_stop = why
-            self._alone = self._attended.loop.after(HEARS_S, self._go_alone)
+            self._alone = self._attempt.loop.after(HEARS_S, self._go_alone)
             self.take(why, True)
         return bool(why)
 
@@ -136,8 +138,8 @@ class Taking(Companion):
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         if self._at_stop:
-            self._attended.stopper.say_where()  # processes that are ended write their stacks
-            for output in self._attended.outputs().values():
+            self._attempt.stopper.say_where()  # processes that are ended write their stacks
+            for output in self._attempt.logs.by_rank.values():
                 output.hide_stacks()
         if self._has_all and not self._alone:
             return False
@@ -152,7 +154,7 @@ class Taking(Companion):
             return
         path = self._folders[-1]
         folder = Folder(path, room_in(os.path.dirname(path)))
-        for rank, output in self._attended.outputs().items():
+        for rank, output in self._attempt.logs.by_rank.items():
             text = stacks.written_on_abort(output.tail.decode(errors="replace"))
             folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
 
@@ -164,7 +166,7 @@ class Taking(Companion):
         return (self._holds_up,) if self._holds_up and timed_out and not ending.hung else ()
 
     def facts(self) -> Mapping[str, Any]:
-        return {"evidence": os.path.join(self._attended.record.folder, folders.EVIDENCE)} if self._folders else {}
+        return {"evidence": os.path.join(self._attempt.record.folder, folders.EVIDENCE)} if self._folders else {}
 
     def close(self) -> None:
         if self._collector:
@@ -175,24 +177,24 @@ class Taking(Companion):
 
     def _suspicious(self, ending: Ending) -> str:
         """Return why another rank may be to blame, by the output of the rank that failed first; "" if the output blames nobody."""
-        child = ending.child
+        child = self._attempt.children.of_pid(ending.pid)
         if not child or child.role in UNJUDGED:
             return ""
-        failed = ending.rank or next(iter(child.below.failed if child.below else ()), None)
+        failed = next(iter(child.below.failed if child.below else ()), None)
         return self._error_in(child, failed) or ("" if failed else self._error_in_any())
 
     def _error_in(self, child: Child, failed: Watched | None) -> str:
         rank = failed.rank if failed else child.process.rank
-        output = self._attended.outputs().get(rank) if rank is not None else None
+        output = self._attempt.logs.by_rank.get(rank) if rank is not None else None
         tail = output.tail if output else child.reader.output.tail if child.reader else b""
         tail = tail if failed or child.said is None else child.said
-        error = diagnosis.of_others(tail, self._attended.plan())
+        error = judge.error_of_others(tail, self._attempt.plan)
         return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
 
     def _error_in_any(self) -> str:
         """Return the first rank whose output blames another rank, with the error, "" for none; for a failure without a known rank."""
-        for rank, output in self._attended.outputs().items():
-            error = diagnosis.of_others(output.tail, self._attended.plan())
+        for rank, output in self._attempt.logs.by_rank.items():
+            error = judge.error_of_others(output.tail, self._attempt.plan)
             if error:
                 return f"rank {rank} tells of {error}"
         return ""
@@ -212,7 +214,7 @@ class Taking(Companion):
         if number <= self._number:
             return
         self._number = number
-        if ends and self._attended.stopper.begun:
+        if ends and self._attempt.stopper.begun:
             self._lack("its ranks were being ended already")
             return
         self._at_stop = self._at_stop or (why if ends else "")
@@ -222,53 +224,53 @@ class Taking(Companion):
             self._fail(str(error.strerror))
             self._done()
         else:
-            self._attended.loop.on_readable(self._collector.readable, self._hear)
+            self._attempt.loop.on_readable(self._collector.readable, self._hear)
 
     def _order(self, why: str) -> collector.Order:
-        plan, folder = self._attended.plan(), self._attended.record.folder
+        plan, folder = self._attempt.plan, self._attempt.record.folder
         node = plan.job.node_index
         parent = folders.evidence(folder, node)
         # The environment of ranks that have died, as far as it says where their dumps are.
-        env = {**self._attended.env, **{each.name: each.value for each in plan.recorders.variables}}
+        env = {**self._attempt.around.env, **{each.name: each.value for each in plan.recorders.variables}}
         return collector.Order(
-            self._number, why, os.path.join(parent, str(self._number)), self._attended.ranks(), env, self._began, room_in(parent),
+            self._number, why, os.path.join(parent, str(self._number)), self._attempt.launchers.living(), env, self._began, room_in(parent),
             tuple(plan.job.node.ranks), folders.records(folder, node),
         )  # fmt: skip
 
     def _hear(self) -> None:
         assert self._collector
         apart, self._collector = self._collector, None
-        self._attended.loop.forget(apart.readable)
+        self._attempt.loop.forget(apart.readable)
         answer = json.loads(apart.answer(ANSWER_S) or "null") or {"failed": "what takes it was ended before it was done"}
         if "failed" in answer:
             self._fail(answer["failed"])
         else:
             self._report(answer)
             if self._at_stop:
-                self._attended.said()
+                self._attempt.remember_ranks()
         self._done()
 
     def _report(self, taken: Mapping[str, Any]) -> None:
         """Tell people and node 0 of the evidence of this node."""
         self._folders.append(taken["folder"])
         with_stacks = sum(bool(each["stack"]) for each in taken["ranks"].values())
-        self._attended.record.event(
+        self._attempt.record.event(
             "evidence", number=taken["number"], why=taken["why"], folder=taken["folder"], bytes=taken["bytes"], seconds=taken["seconds"],
             ranks=len(taken["ranks"]), stacks=with_stacks,
         )  # fmt: skip
         lacking = f", where not all of it could be written: {taken['unwritten']}" if taken["unwritten"] else ""
-        self._attended.say(f"evidence taken in {taken['seconds']:g} s, since {taken['why']}: {taken['folder']}{lacking}")
+        self._attempt.say(f"evidence taken in {taken['seconds']:g} s, since {taken['why']}: {taken['folder']}{lacking}")
         self._add_outputs(taken["ranks"])
         for message in messages(taken):
             try:
-                self._attended.nodes.tell_node_0(TAKEN, message)
+                self._attempt.nodes.tell_node_0(TAKEN, message)
             except (WireError, TypeError, ValueError):  # larger than a message can be: it is in the folder
-                self._attended.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
+                self._attempt.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
 
     def _add_outputs(self, ranks: dict[str, Any]) -> None:
         """Add what ranks printed: where their groups stand if there is no dump, and the ranks that did not answer."""
-        plan = self._attended.plan()
-        for rank, output in self._attended.outputs().items():
+        plan = self._attempt.plan
+        for rank, output in self._attempt.logs.by_rank.items():
             known = ranks.get(str(rank))
             text = output.tail.decode(errors="replace")
             standing = flight.said(text) if not (known and known["recorder"]) else {}
@@ -278,12 +280,12 @@ class Taking(Companion):
                 ranks[str(rank)] = {**(known or {"pid": None, "state": GONE, "stack": [], "recorder": None}), **recorder, "names": names}
 
     def _fail(self, reason: str) -> None:
-        self._attended.say(f"no evidence can be taken: {reason}")
+        self._attempt.say(f"no evidence can be taken: {reason}")
         self._lack(reason)
 
     def _lack(self, reason: str) -> None:
         body = {"number": self._number, "folder": "", "behind": [], "ranks": {}, "more": False, "failed": reason}
-        self._attended.nodes.tell_node_0(TAKEN, body)
+        self._attempt.nodes.tell_node_0(TAKEN, body)
 
     @property
     def _has_all(self) -> bool:
@@ -302,9 +304,9 @@ class Taking(Companion):
             return
         self._gathering = None
         gathered = gathering.gathered()
-        ranks = [rank for node in self._attended.plan().job.everyone for rank in node.ranks]
+        ranks = [rank for node in self._attempt.plan.job.everyone for rank in node.ranks]
         self._holds_up = _holds_up(gathered, ranks) if self._at_stop and not gathered.silent else ""
-        for hear in self._attended.evidence:
+        for hear in self._attempt.companions.hear_evidence:
             hear(gathered)
         if not self.taking:
             self._done()

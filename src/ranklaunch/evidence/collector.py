@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ranklaunch import errors
@@ -49,7 +50,7 @@ class Order:
 
 def start(order: Order) -> Apart:
     """Start the process. Its answer is JSON: as take() returns it, or {"failed": reason}. Raises OSError."""
-    return Apart(lambda: _answer(order))
+    return Apart(partial(_answer, order))
 
 
 def _answer(order: Order) -> bytes:

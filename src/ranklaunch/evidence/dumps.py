@@ -12,6 +12,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 from ranklaunch.evidence import flight
 from ranklaunch.evidence.folder import Folder
@@ -84,12 +85,16 @@ def collect(
     for rank, path in copies:  # all are copied first
         try:
             with open(path, "rb") as file:
-                standings[rank] = flight.standings(file.read(), lambda: time.monotonic() > deadline)
+                standings[rank] = flight.standings(file.read(), partial(_is_over, deadline))
         except TimeoutError:
             unread.add(rank)
         except (OSError, ValueError, RecursionError, MemoryError):
             continue
     return standings, unread - standings.keys()
+
+
+def _is_over(deadline: float) -> bool:
+    return time.monotonic() > deadline
 
 
 def _state(path: str, uids: Collection[int], since: float) -> tuple[int, int] | None:

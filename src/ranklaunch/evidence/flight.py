@@ -71,7 +71,7 @@ def standings(dump: bytes, is_late: Callable[[], bool] = bool) -> dict[str, Stan
     entries: dict[str, list[Mapping[str, Any]]] = {}
     for entry in told["entries"]:
         name = _group(entry)
-        if name and _number(entry, "collective_seq_id"):
+        if name and _sequence_number(entry):
             entries.setdefault(name, []).append(entry)
     return {name: _standing(told, name, found) for name, found in list(entries.items())[:MOST_GROUPS]}
 
@@ -93,7 +93,12 @@ def stuck(ranks: Mapping[int, Mapping[str, Standing]]) -> list[Stuck]:
     others too. ranks: of a job, as far as they are known."""
     names = dict.fromkeys(name for of_rank in ranks.values() for name in of_rank)
     found = [each for name in names for each in _stuck(name, ranks)]
-    return sorted(found, key=lambda each: (not (each.missing or each.differing), len(each.waiting) + len(each.missing), each.group))
+    return sorted(found, key=_order)
+
+
+def _order(group: Stuck) -> tuple[bool, int, str]:
+    """Return the place of a group in messages: groups that name ranks first, then small ones."""
+    return not (group.missing or group.differing), len(group.waiting) + len(group.missing), group.group
 
 
 def as_json(of_rank: Mapping[str, Standing]) -> dict[str, Any]:
@@ -157,16 +162,20 @@ def _agree(one: _Entered, other: _Entered) -> bool:
 
 
 def _standing(told: Mapping[str, Any], name: str, entries: list[Mapping[str, Any]]) -> Standing:
-    done = max((_number(entry, "collective_seq_id") for entry in entries if entry.get("state") == "completed"), default=0)
+    done = max((_sequence_number(entry) for entry in entries if entry.get("state") == "completed"), default=0)
     done = max(done, _completed(told, {str(found) for entry in entries if isinstance(found := entry.get("pg_id"), (str, int))}))
-    left = [entry for entry in entries if _number(entry, "collective_seq_id") > done]
-    first = min(left, key=lambda entry: _number(entry, "collective_seq_id"), default=None)
-    entered = max(_number(entry, "collective_seq_id") for entry in entries)
+    left = [entry for entry in entries if _sequence_number(entry) > done]
+    first = min(left, key=_sequence_number, default=None)
+    entered = max(map(_sequence_number, entries))
     members, description = _members(told, name), _text(entries[0]["process_group"][-1])
     if first is None:
         return Standing(done, entered, members=members, description=description)
-    number = _number(first, "collective_seq_id")
+    number = _sequence_number(first)
     return Standing(done, entered, number, _text(first.get("profiling_name")), _as_text(first.get("input_sizes")), members, description)
+
+
+def _sequence_number(entry: Mapping[str, Any]) -> int:
+    return _number(entry, "collective_seq_id")
 
 
 def _completed(told: Mapping[str, Any], ids: set[str]) -> int:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing, catches
+from ranklaunch.system.tree import Hearing, catches
 
 NAME = "/memfd:ranklaunch-stacks"
 SIGNAL = 59

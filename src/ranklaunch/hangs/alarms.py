@@ -6,17 +6,18 @@ Without a muster each node does so for itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.hangs import expect, suspicion, uncaught
 from ranklaunch.hangs.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.hangs.frames import Frame, own, ranks_of, unpacked
 from ranklaunch.hangs.suspicion import Known, Suspect
-from ranklaunch.supervise.ending import Ending
-from ranklaunch.supervise.plugins import Attended
 from ranklaunch.verdict import blame
-from ranklaunch.verdict.model import Because, Of
+from ranklaunch.verdict.model import Because, Ending, Judgement, Of
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.attempt import Attempt
 
 SAMPLE, HANG = "sample", "hang"  # topics of messages between nodes
 NOTICE = 'no rank catches SIGTERM: a stop loses the work since the last checkpoint (see "Save at a stop" in docs/status.md)'
@@ -64,9 +65,9 @@ class _Alarm:
 class Judging:
     """Alarms from the first frames on. began: time of the launch, by the loop's clock."""
 
-    def __init__(self, attended: Attended, limits: Limits, began: float) -> None:
-        self._of = attended
-        plan = attended.plan()
+    def __init__(self, attempt: Attempt, limits: Limits, began: float) -> None:
+        self._of = attempt
+        plan = attempt.plan
         self._mode = plan.watch.hang
         # Without a muster each node judges by itself, and hears nobody else.
         self._nodes = [node.index for node in plan.job.everyone] if plan.muster else [plan.job.node_index]
@@ -75,13 +76,13 @@ class Judging:
         self._deaf = Deaf(self._nodes)
         self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
         self._standing: dict[int | None, _Alarm] = {}  # by the number of the rule, None: nothing moves; the latest last
-        attended.evidence.append(self._on_evidence)
-        attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
+        attempt.companions.hear_evidence.append(self._on_evidence)
+        attempt.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
 
     def _on_sample(self, node: int, body: Any) -> None:
-        if self._of.ending():
+        if self._of.ending:
             return
-        node = node if self._of.plan().muster else self._nodes[0]
+        node = node if self._of.plan.muster else self._nodes[0]
         frame = self._own(node, unpacked(body))
         self._ever.update({seen.rank: node for seen in frame.ranks if seen.rank is not None})
         if self._deaf.feed(node, frame):
@@ -110,7 +111,9 @@ class Judging:
     def _own(self, node: int, frame: Frame) -> Frame:
         """Return a frame with the node's own ranks only; node 0 may have the output of other nodes' ranks."""
         said = {number: ranks_of(of_node) for number, of_node in {**self._detector.frames, node: frame}.items()}
-        may_speak = own({each.index: each.ranks for each in self._of.plan().job.everyone}, said) if node else lambda node, rank: True
+        if not node:
+            return frame
+        may_speak = own({each.index: each.ranks for each in self._of.plan.job.everyone}, said)
         ranks = tuple(seen for seen in frame.ranks if seen.rank is None or may_speak(node, seen.rank))
         return frame._replace(ranks=ranks, raised=tuple(each for each in frame.raised if may_speak(node, each.rank)))
 
@@ -136,12 +139,12 @@ class Judging:
         self._standing[change.number] = alarm
         self._say(self._reason(alarm), change)
         self._of.nodes.tell_nodes(HANG, self._said(alarm))
-        self._of.take(change.rule or "the job hangs", self._mode != "observe")
+        self._of.companions.take(change.rule or "the job hangs", self._mode != "observe")
         self._of.loop.after(EVIDENCE_S, self._conclude, alarm)
 
     def _on_evidence(self, gathered: Any) -> None:
         """Judge again by what all nodes have found. gathered: a ranklaunch.evidence.all_nodes.Gathered."""
-        if self._of.ending():
+        if self._of.ending:
             return
         known = [_with_stack(each, gathered.ranks.get(each.rank)) for each in self._known()]
         for alarm in [each for each in self._standing.values() if each.waits]:
@@ -152,7 +155,7 @@ class Judging:
 
     def _conclude(self, alarm: _Alarm) -> None:
         """Tell people, tools and all nodes who holds the job up, once per alarm, with the evidence or without what has not come in time."""
-        if not alarm.waits or alarm not in self._standing.values() or self._of.ending():
+        if not alarm.waits or alarm not in self._standing.values() or self._of.ending:
             return
         alarm.waits = False
         alarm.found = alarm.found or alarm.sampled
@@ -162,7 +165,7 @@ class Judging:
             self._of.say(self._who(alarm))
             self._of.record.event("hang", text=self._reason(alarm), since=self._since(alarm.change))
         self._of.nodes.tell_nodes(HANG, self._said(alarm))
-        self._of.alarm(self._said(alarm))
+        self._of.around.teller().hang(self._said(alarm))
         if self._mode != "observe":
             self._fail(alarm)
 
@@ -182,7 +185,8 @@ class Judging:
     def _fail(self, alarm: _Alarm) -> None:
         reason = f"{self._reason(alarm)} ({self._by_mode})"
         because = tuple(Because(each.rule, each.why, Of(each.node, each.rank)) for each in alarm.found[:MOST_NAMED])
-        self._of.fail(self._by_exception(alarm) or Ending("failed", WaitError.exit_code, reason, hung=True, because=because))
+        judgement = Judgement("failed", WaitError.exit_code, reason, because=because)
+        self._of.fail(self._by_exception(alarm) or Ending(judgement, hung=True))
 
     @property
     def _by_mode(self) -> str:
@@ -194,9 +198,9 @@ class Judging:
         if not first or not first.raised:
             return None
         at = self._of.nodes.wall(self._of.loop.clock() - first.raised.silent_s)
-        culprit = uncaught.culprit(self._of.plan(), first, first.raised, at)
+        culprit = uncaught.culprit(self._of.plan, first, first.raised, at)
         reason = f"{self._by_mode} has ended rank {first.rank}, which waited at its exit: {alarm.what}"
-        return Ending("failed", culprit.exit_code, reason, culprit=culprit, hung=True)
+        return Ending(Judgement("failed", culprit.exit_code, reason, culprit), hung=True)
 
     # In words
 
@@ -222,7 +226,7 @@ class Judging:
         """Return what does not move, for how long, and on how many ranks: launchers are watched too, and do not count."""
         seconds = self._of.loop.clock() - change.since
         ended = sum(not each.state for each in self._known())
-        ranks = sum(node.slots for node in self._of.plan().job.nodes if node.index in self._nodes) - ended
+        ranks = sum(node.slots for node in self._of.plan.job.nodes if node.index in self._nodes) - ended
         others = f", and {ended} {'has' if ended == 1 else 'have'} ended" if ended else ""
         return f"for {seconds:.0f} s nothing has moved on {counted(ranks, 'rank')}{others} ({', '.join(change.signals)})"
 
@@ -240,7 +244,7 @@ class Judging:
     def _never(self) -> dict[int, int]:
         """Return the ranks that ended before the first look, with their nodes: planned ranks of a node that was seen with others of its."""
         seen = {node: {rank for rank, of in self._ever.items() if of == node} for node in self._nodes}
-        planned = {node.index: {*node.ranks} for node in self._of.plan().job.everyone}
+        planned = {node.index: {*node.ranks} for node in self._of.plan.job.everyone}
         return {rank: node for node, ranks in seen.items() if ranks and ranks <= planned[node] for rank in planned[node] - ranks}
 
     def _say(self, text: str, change: Change | None = None) -> None:

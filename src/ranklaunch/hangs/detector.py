@@ -14,6 +14,7 @@ node does not have is left out. A node of which nothing is heard is never silent
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from ranklaunch.hangs import expect
@@ -160,7 +161,7 @@ class Detector:
         if silent is not None and (self._gap or (self.begun and self._misses_some(now))):
             limit_s = max(self._limits.hang_s, GAPS * self._gap)
             silences.append(Silence((now - silent) / ALMOST / limit_s, silent, limit_s))
-        return max(silences, key=lambda each: each.share)
+        return max(silences, key=attrgetter("share"))
 
     @property
     def _working(self) -> list[_Node]:
@@ -280,7 +281,7 @@ class Detector:
         if breaches:
             self._breached_at[number] = now
         if breaches and number not in self._broken:
-            node, breach = max(breaches, key=lambda pair: pair[1].age_s or 0.0)  # the earliest
+            node, breach = max(breaches, key=_age)  # the earliest
             yield self._break(number, now - (breach.age_s or 0.0), f"{rule.shown}: {self._breached(rule, breach, node)}")
         elif number in self._broken and now - self._breached_at[number] >= self._limits.hang_s:
             yield self._keep(number, now, f"{rule.shown}: the limit is kept again")
@@ -291,6 +292,11 @@ class Detector:
         bound = "" if breach.bound is None else f"; the limit is {breach.bound:.6g}"
         lasts = f"; no value has kept the limit for {breach.age_s:.0f} s" if rule.limit and rule.limit.hold_s else ""
         return f"rank {breach.rank} on node {runs_on} wrote {breach.wrong}{bound}{lasts}"
+
+
+def _age(breach: tuple[int, Rule]) -> float:
+    """Return the seconds since the breach that a node reports."""
+    return breach[1].age_s or 0.0
 
 
 def moved(frame: Frame, begun: bool) -> set[str]:

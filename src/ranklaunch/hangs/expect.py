@@ -237,8 +237,9 @@ class OnNode:
 
     def report(self) -> tuple[int, Breach] | None:
         """Return the earliest breach that stands or stood since the last report, with its rank. A breach that is over is forgotten."""
-        first = min(self._breaches.items(), key=lambda item: (item[1].since, item[0]), default=None)
+        first = min(((breach.since, rank) for rank, breach in self._breaches.items()), default=None)
+        earliest = (first[1], self._breaches[first[1]]) if first else None
         for rank in self._recovered:
             del self._breaches[rank]
         self._recovered.clear()
-        return first
+        return earliest

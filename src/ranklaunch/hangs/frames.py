@@ -51,9 +51,20 @@ def own(planned: Mapping[int, Collection[int]], spoken: Mapping[int, Collection[
     all, alone speaks of its ranks. If ranks are numbered in another way than planned, as by torchrun's c10d, a node speaks of other
     nodes' ranks only.
     """
-    owner = {rank: node for node, ranks in planned.items() for rank in ranks}
-    speaking = {node for node, ranks in spoken.items() if not ranks or any(owner.get(rank) == node for rank in ranks)}
-    return lambda node, rank: owner.get(rank, node) == node or owner[rank] not in speaking
+    return _Speakers(planned, spoken).may_speak
+
+
+class _Speakers:
+    """Owners of ranks, by the plan, and the nodes that alone speak of theirs."""
+
+    def __init__(self, planned: Mapping[int, Collection[int]], spoken: Mapping[int, Collection[int]]) -> None:
+        self._owner = {rank: node for node, ranks in planned.items() for rank in ranks}
+        owner = self._owner.get
+        self._speaking = {node for node, ranks in spoken.items() if not ranks or any(owner(rank) == node for rank in ranks)}
+
+    def may_speak(self, node: int, rank: int) -> bool:
+        owner = self._owner.get(rank, node)
+        return owner == node or owner not in self._speaking
 
 
 def packed(frame: Frame) -> dict[str, Any]:

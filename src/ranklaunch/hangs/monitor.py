@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ranklaunch.hangs import devices, expect, shapes
+from ranklaunch.hangs import devices, expect, steps
 from ranklaunch.hangs.alarms import HANG, SAMPLE, Judging
 from ranklaunch.hangs.detector import Limits, moved
 from ranklaunch.hangs.frames import Frame, packed
@@ -15,11 +15,13 @@ from ranklaunch.hangs.sample import DEVICES, Device, Place, Traffic, Window, flo
 from ranklaunch.hangs.sampler import Sampler, traffic
 from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.output.pipe import Output
-from ranklaunch.processes.child import LEADING
-from ranklaunch.supervise.plugins import Attended, Companion
-from ranklaunch.system.hearing import Hearing
-from ranklaunch.system.tree import Identity
+from ranklaunch.processes.children import LEADING
+from ranklaunch.supervise.plugins import Companion
+from ranklaunch.system.tree import Hearing, Identity
 from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.attempt import Attempt
 
 RESTS = 2  # looks
 
@@ -27,14 +29,14 @@ RESTS = 2  # looks
 class Watching(Companion):
     """Watch of one node, from the launch to the end."""
 
-    def __init__(self, attended: Attended) -> None:
-        self._of = attended
-        plan = attended.plan()
+    def __init__(self, attempt: Attempt) -> None:
+        self._of = attempt
+        plan = attempt.plan
         self._limits = Limits(plan.watch.hang_s, plan.watch.first_step_s)
         self._looks = max(2, round(self._limits.window_s / plan.watch.look_s))
         self._here = plan.job.node_index
         self._sampler = Sampler()
-        self._uncaught = Uncaught(folders.records(attended.record.folder, plan.job.node_index))
+        self._uncaught = Uncaught(folders.records(attempt.record.folder, plan.job.node_index))
         self._window = Window()
         self._count = 0
         self._rests = 0  # looks that are left out, since evidence was being taken
@@ -44,15 +46,15 @@ class Watching(Companion):
         self._judging: Judging | None = None  # on node 0
         self._recorded = "over"  # text of the last event about a hang
         self._tool: devices.Tool | None = None
-        now = attended.loop.clock()
+        now = attempt.loop.clock()
         launched_at = now - plan.watch.look_s  # before that nobody looks
         self._heard = Heard(expect.parse(plan.watch.expect))
-        attended.nodes.hear(HANG, self._on_hang)
+        attempt.nodes.hear(HANG, self._on_hang)
         if self._here == 0 or not plan.muster:
-            self._judging = Judging(attended, self._limits, launched_at)
+            self._judging = Judging(attempt, self._limits, launched_at)
         if plan.job.accelerator in devices.TOOLS:
             argv, self._parse = devices.TOOLS[plan.job.accelerator]
-            self._tool = devices.Tool(argv, attended.env, attended.loop, self._on_devices)
+            self._tool = devices.Tool(argv, attempt.around.env, attempt.loop, self._on_devices)
         self._began_at, self._traffic = now, traffic()  # of the window, of which all looks but the first are still to come
         self._look()
 
@@ -75,7 +77,7 @@ class Watching(Companion):
 
     def _look(self) -> None:
         """Look at the ranks, and set the timer for the next look. An error here must not end the job."""
-        if self._of.ending():
+        if self._of.ending:
             return
         try:
             if not self._leaves_out():
@@ -90,9 +92,9 @@ class Watching(Companion):
     def _leaves_out(self) -> bool:
         """Return True to skip this look: evidence is being taken, or was just now. Recorders compute, write dumps and print, and none of
         it is a sign of life. The next look begins a new window, and a rank that is silent then counts as silent all the time."""
-        if self._of.taking():
+        if self._of.companions.taking:
             if not self._rests and self._count > 1:  # who asks for it again and again puts off no alarm
-                self._tell(self._of.loop.clock(), self._of.outputs())
+                self._tell(self._of.loop.clock(), self._of.logs.by_rank)
             self._rests = RESTS
         if not self._rests:
             return False
@@ -103,12 +105,12 @@ class Watching(Companion):
     def _look_at_all(self, now: float) -> None:
         if not self._count:
             self._began_at, self._traffic = now, traffic()
-        outputs, slots = self._of.outputs(), self._of.plan().job.node.slots
+        outputs, slots = self._of.logs.by_rank, self._of.plan.job.node.slots
         known = len(self._heard.given_up)
         written = self._heard.look(outputs, now)
         for rule in list(self._heard.given_up.values())[known:]:
             self._of.say(f"RANKLAUNCH_EXPECT: {rule}: takes too long on what the ranks write, and is not looked at any more")
-        looks = self._sampler.look(self._of.ranks(), slots, self._launchers(), written)
+        looks = self._sampler.look(self._of.launchers.living(), slots, self._launchers(), written)
         self._window.look(now, looks)
         processes = [look.process for rank, look in looks.items() if rank is not None and look.state]
         self._ranks = [process for process in processes if isinstance(process, Identity)]
@@ -117,7 +119,7 @@ class Watching(Companion):
             self._tell(now, outputs)
 
     def _launchers(self) -> list[Identity]:
-        return [child.identity for child in self._of.running.values() if child.role in LEADING]
+        return [child.identity for child in self._of.children.running.values() if child.role in LEADING]
 
     def _tell(self, now: float, outputs: Mapping[int, Output]) -> None:
         self._count = 1  # the last look of a window is the first of the next
@@ -130,7 +132,7 @@ class Watching(Companion):
             devices=works(*self._devices) if len(self._devices) == 2 else None,
             rules=self._heard.rules(now),
             hears=self._any_hears(),
-            raised=tuple(self._uncaught.look(self._of.ranks(), now)),
+            raised=tuple(self._uncaught.look(self._of.launchers.living(), now)),
         )
         self._of.nodes.tell_node_0(SAMPLE, packed(frame))
         if self._tool and moved(frame, begun=True) <= {DEVICES}:
@@ -144,7 +146,7 @@ class Watching(Companion):
 
     def _place(self) -> Place:
         """Return the connections that bring packets of their own. Node 0 has the muster's, and mostly the store of the ranks."""
-        job = self._of.plan().job
+        job = self._of.plan.job
         others = len(job.everyone) - 1
         return Place(others, job.world_size) if self._here == 0 else Place(min(1, others), job.node.slots)
 
@@ -171,6 +173,6 @@ def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
     return Traffic(max(0, after.packets - before.packets), max(0, after.bytes - before.bytes))
 
 
-def _told(place: shapes.Place, seconds: float | None) -> dict[str, Any]:
+def _told(place: steps.Place, seconds: float | None) -> dict[str, Any]:
     """Return a step as status has it. The number of all steps is unknown if steps are counted anew in each epoch."""
     return {"step": place.step, "steps": (place.of or None) if not place.epoch else None, "step_s": seconds and round(seconds, 4)}

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from ranklaunch.hangs.slow_job import Slowness
 from ranklaunch.hangs.steps import Saves, Step, StepReader, Steps, step_reader
 from ranklaunch.output.pipe import Output
-from ranklaunch.supervise.plugins import Attended, Companion
+from ranklaunch.supervise.plugins import Companion
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.attempt import Attempt
 
 TOGETHER_S = 0.05  # steps of neighbouring ranks that differ by no more are reported as one
 MOST_RANKS = 64  # of a node: half of them its first, half its last
@@ -21,11 +26,11 @@ LOOKS = (0.1, 1.0, 600.0)  # seconds between two looks at a rank: at least, at m
 
 
 class Pacing(Companion):
-    def __init__(self, attended: Attended) -> None:
-        self._of = attended
+    def __init__(self, attempt: Attempt) -> None:
+        self._of = attempt
         self._pace = Pace()
-        self._slowness = Slowness(attended) if attended.plan().watch.slow else None
-        self._began = attended.loop.clock()
+        self._slowness = Slowness(attempt) if attempt.plan.watch.slow else None
+        self._began = attempt.loop.clock()
         self._outputs: dict[int, Output] = {}
         self._readers: dict[int, StepReader] = {}
         self._looked: dict[int, float] = {}
@@ -41,9 +46,9 @@ class Pacing(Companion):
             output.heard = None
 
     def _tick(self) -> None:
-        if self._of.ending():
+        if self._of.ending:
             return
-        outputs = self._of.outputs()
+        outputs = self._of.logs.by_rank
         for rank in _followed(outputs):
             if rank not in self._outputs:
                 self._follow(rank, outputs[rank])
@@ -84,7 +89,7 @@ class Pacing(Companion):
         if ranks:
             self._of.record.event("steps", ranks=ranks)
         saves = [save for reader in self._readers.values() if reader.saves for save in reader.saves.taken()]
-        for began, ended in sorted(saves, key=lambda save: save[1]):
+        for began, ended in sorted(saves, key=itemgetter(1)):
             self._of.record.event("saved", seconds=round(ended - began, 3), ago_s=round(max(0.0, now - ended), 3))
 
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import Step
+from ranklaunch.hangs.steps import Place, Step
 from ranklaunch.hangs.straggler import Change, Slow, median, slowest
-from ranklaunch.supervise.plugins import Attended
 from ranklaunch.system.loop import Timer
 from ranklaunch.verdict import blame
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.attempt import Attempt
 
 SLOW = "slow"  # topic of words
 ASK_S = 3.0  # for all nodes to answer with the step times of their ranks
@@ -27,17 +29,17 @@ LAST = 5  # step times of a rank that are kept
 class Slowness:
     """One node of the job. slow: state of the job, as node 0 announces it."""
 
-    def __init__(self, attended: Attended) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         self.slow = False
-        self._attended = attended
-        plan = attended.plan()
+        self._attempt = attempt
+        plan = attempt.plan
         self._watched = Slow(plan.watch.slow)
         self._rank: int | None = None  # the one that is watched
         self._taken: dict[int, Step] = {}  # the newest step of each rank
         self._printed: dict[int, deque[float]] = {}  # step times of ranks, as their lines have them
-        attended.nodes.hear(SLOW, self._on_word)
+        attempt.nodes.hear(SLOW, self._on_word)
         if plan.job.node_index == 0 or not plan.muster:
-            _Node0(attended)
+            _Node0(attempt)
 
     def feed(self, rank: int, step: Step) -> None:
         """Take the newest step that a rank has printed. A step that was taken before is ignored."""
@@ -50,16 +52,16 @@ class Slowness:
             self._rank = rank
         change = self._watched.feed(step) if rank == self._rank else None
         if change:
-            change = change._replace(since=self._attended.nodes.wall(change.since))
-            self._attended.nodes.tell_node_0(SLOW, {"change": change})
+            change = change._replace(since=self._attempt.nodes.wall(change.since))
+            self._attempt.nodes.tell_node_0(SLOW, {"change": change})
 
     def _on_word(self, node: int, body: Any) -> None:
         if "ask" in body:
             times = [[rank, round(median(seconds), 4)] for rank, seconds in self._printed.items()]
-            self._attended.nodes.tell_node_0(SLOW, {"times": times})
+            self._attempt.nodes.tell_node_0(SLOW, {"times": times})
             return
         self.slow = not body["over"]
-        self._attended.record.event(
+        self._attempt.record.event(
             "slow", text=body["text"], over=body["over"], since=body["since"], step_s=body["step_s"], baseline_s=body["baseline_s"],
             factor=body["factor"], rank=body["rank"], node=body["node"],
         )  # fmt: skip
@@ -78,21 +80,21 @@ def _unpacked(row: Any) -> Change:
 class _Node0:
     """Node 0's part; without a muster, every node's for itself."""
 
-    def __init__(self, attended: Attended) -> None:
-        self._attended = attended
-        plan = attended.plan()
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        plan = attempt.plan
         self._nodes = [node.index for node in plan.job.nodes if node.slots] if plan.muster else [plan.job.node_index]
         self._reports: dict[int, Change] = {}  # of nodes that are slow, by node 0's clock
         self._times: dict[int, tuple[float, int]] = {}  # by rank: its own step time, and its node
         self._unanswered: set[int] = set()
         self._timer: Timer | None = None  # while answers are awaited
         self._announced = False
-        attended.nodes.hear(SLOW, self._on_word, at_node_0=True)
+        attempt.nodes.hear(SLOW, self._on_word, at_node_0=True)
 
     def _on_word(self, node: int, body: Any) -> None:
-        if self._attended.ending():
+        if self._attempt.ending:
             return
-        node = node if self._attended.plan().muster else self._nodes[0]
+        node = node if self._attempt.plan.muster else self._nodes[0]
         if "times" in body:
             self._on_times(node, body["times"])
             return
@@ -109,12 +111,12 @@ class _Node0:
             return
         self._times.clear()
         self._unanswered = set(self._nodes)
-        self._timer = self._attended.loop.after(ASK_S, self._announce)
-        self._attended.nodes.tell_nodes(SLOW, {"ask": True})
+        self._timer = self._attempt.loop.after(ASK_S, self._announce)
+        self._attempt.nodes.tell_nodes(SLOW, {"ask": True})
 
     def _on_times(self, node: int, times: Iterable[Iterable[Any]]) -> None:
         """Keep the step times of a node's ranks. Other nodes speak of their own ranks; node 0 may have the output of all."""
-        node_of = {rank: each.index for each in self._attended.plan().job.nodes for rank in each.ranks}
+        node_of = {rank: each.index for each in self._attempt.plan.job.nodes for rank in each.ranks}
         for rank, seconds in times:
             if node in (0, node_of.get(rank)) and 0 < float(seconds) < math.inf:
                 self._times[int(rank)] = (float(seconds), node_of.get(rank, node))
@@ -127,15 +129,15 @@ class _Node0:
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        if not self._reports or self._attended.ending():
+        if not self._reports or self._attempt.ending:
             return
         self._announced = True
-        first = min(self._reports.values(), key=lambda report: report.since)
+        first = min(self._reports.values(), key=attrgetter("since"))
         rank = slowest({rank: seconds for rank, (seconds, _) in self._times.items()})
         epoch = f" of epoch {first.place.epoch}" if first.place.epoch else ""
         before = f"{_seconds(first.baseline_s)} before (baseline of {first.intervals} intervals)"
         text = f"the job is slow: a step takes {_seconds(first.step_s)}, {before}, since step {first.place.step}{epoch}{self._named(rank)}"
-        self._attended.slow(self._publish(first, text, rank))
+        self._attempt.around.teller().slow(self._publish(first, text, rank))
 
     def _named(self, rank: int | None) -> str:
         if rank is None:
@@ -151,8 +153,8 @@ class _Node0:
             "baseline_s": round(report.baseline_s, 4), "factor": round(report.step_s / report.baseline_s, 2),
             "rank": rank, "node": None if rank is None else self._times[rank][1],
         }  # fmt: skip
-        self._attended.say(text)
-        self._attended.nodes.tell_nodes(SLOW, event)
+        self._attempt.say(text)
+        self._attempt.nodes.tell_nodes(SLOW, event)
         return event
 
 

@@ -21,8 +21,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import Step
+from ranklaunch.hangs.steps import Place, Step
 
 WARM_UP = 5  # intervals
 LEAST, MOST = 20, 200  # intervals of a baseline
@@ -174,6 +173,6 @@ def slowest(step_s: Mapping[int, float]) -> int | None:
     """Return the rank whose own step time is the longest, if it stands out. step_s: by rank, as the ranks print it."""
     if len(step_s) < 2:
         return None
-    ordered: Sequence[int] = sorted(step_s, key=lambda rank: step_s[rank])
+    ordered: Sequence[int] = sorted(step_s, key=step_s.__getitem__)
     middle = step_s[ordered[(len(ordered) - 1) // 2]]
     return ordered[-1] if step_s[ordered[-1]] >= STANDS_OUT * middle > 0 else None

@@ -119,8 +119,8 @@ def groups(known: Iterable[Known], first: Iterable[int] = ()) -> list[str]:
     by_text: dict[str, list[int]] = {}
     for group in alike(known).values():
         by_text.setdefault(summary(group[0]), []).extend(each.rank for each in group)
-    found = sorted(by_text.items(), key=lambda item: (not named.intersection(item[1]), -len(item[1]), min(item[1])))
-    return [f"{numbered(sorted(ranks), 'rank')}: {text}" for text, ranks in found]
+    found = sorted((named.isdisjoint(ranks), -len(ranks), min(ranks), text) for text, ranks in by_text.items())
+    return [f"{numbered(sorted(by_text[text]), 'rank')}: {text}" for *_, text in found]
 
 
 def sentence(found: Sequence[Suspect]) -> str:
@@ -271,10 +271,15 @@ def _named_for(found: Sequence[tuple[Known, Raised]], of: int) -> Iterable[Suspe
     """Yield the ranks of `found` as suspects, unless all `of` ranks are among them: then none stands out."""
     if len(found) == of:
         return
-    for each, raised in sorted(found, key=lambda one: (not one[1].sure, -one[1].silent_s)):
+    for each, raised in sorted(found, key=_order):
         what = "an exception has ended a thread of it" if raised.of_thread else "it raised an exception"
         why = f"{what}{' that nobody caught' if raised.sure else ''}{raised.line and f': {raised.line}'}"
         yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
+
+
+def _order(found: tuple[Known, Raised]) -> tuple[bool, float]:
+    """Return the place of a rank among suspects: sure exceptions first, then the earliest."""
+    return not found[1].sure, -found[1].silent_s
 
 
 def _told(missing: Iterable[Missing], known: Iterable[Known]) -> Iterable[Suspect]:

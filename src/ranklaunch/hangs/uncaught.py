@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from ranklaunch import errors
 from ranklaunch.ends import exceptions, records
@@ -13,7 +14,7 @@ from ranklaunch.hangs.frames import MOST_OF_TRACEBACK
 from ranklaunch.hangs.suspicion import Raised, Suspect
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.records import Records
-from ranklaunch.supervise.diagnosis import Catalogue
+from ranklaunch.supervise.judge import Catalogue
 from ranklaunch.system.tree import Identity
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Culprit
@@ -39,7 +40,7 @@ class Uncaught:
             elif record.kind == records.EXCEPTION and record.where in ("main", "thread"):
                 before = self._raised.get(process)
                 self._raised[process] = before if before and before.where == "main" and record.where == "thread" else record
-        return sorted(self._of(ranks, now), key=lambda raised: raised.silent_s)
+        return sorted(self._of(ranks, now), key=attrgetter("silent_s"))
 
     def _of(self, ranks: Mapping[int, Identity], now: float) -> Iterator[Raised]:
         by_top = {top: self._raised[head] for head, top in self._tops.items() if head in self._raised}

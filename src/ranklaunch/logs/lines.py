@@ -10,10 +10,14 @@ NEAR = 64 * 1024  # a line that began so far back is read once more, rather than
 
 
 class Log:
-    """read: bytes of it from one offset to another, fewer where there are no more. at: how far its lines have been given. short: it has
-    less than it is said to have. ahead: so many bytes are read before they are asked for, where parts are small."""
+    """Reader of the lines of one log.
 
-    def __init__(self, read: Callable[[int, int], bytes], ahead: Callable[[], int] = lambda: 0) -> None:
+    read: returns the bytes from one offset to another, fewer at the end. ahead: returns how many
+    bytes to read ahead if parts are small. at: offset behind the lines that were returned. short:
+    the log has fewer bytes than its times say.
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], ahead: Callable[[], int]) -> None:
         self.at = 0
         self.short = False
         self._read = read
@@ -23,7 +27,8 @@ class Log:
         self._block_at = 0
 
     def quick(self, end: int) -> bytes:
-        """As upto, of a small part that ends with a line and begins with one, as most do; empty where it is another."""
+        """Return the lines of a small part that begins and ends with a line, as most do; b"" for
+        another part."""
         begin = self.at - self._block_at
         if end - self._block_at > len(self._block) or begin < 0:
             ahead = self._ahead()
@@ -37,7 +42,8 @@ class Log:
         return data
 
     def upto(self, end: int) -> Iterator[bytes]:
-        """Blocks of whole lines, each line where its end has come by then."""
+        """Yield blocks of whole lines up to an offset. A line whose end is behind the offset is
+        left for later."""
         while self._looked < end:
             begin = self.at if self._looked - self.at < NEAR else self._looked
             data = self._read(begin, min(end, self._looked + CHUNK))
@@ -65,18 +71,18 @@ class Log:
             self._piece()
 
     def last(self) -> bytes:
-        """The line that has begun and will not end, with an end."""
+        """Return the line that has begun and will not end, with a line end."""
         begun = self._begun(self._looked)
         self.at = self._looked
         return begun + b"\n" if begun else b""
 
     def again(self) -> None:
-        """It was emptied, and begins anew."""
+        """Begin anew: the log was emptied."""
         self.at = self._looked = self._block_at = 0
         self._block = b""
 
     def _piece(self) -> bytes:
-        """Of a line that is too long."""
+        """Return the first piece of a line that is too long."""
         data = self._read(self.at, self.at + LONGEST_LINE)
         cut = _character_start(data) if len(data) == LONGEST_LINE else LONGEST_LINE
         self.at += cut
@@ -87,7 +93,7 @@ class Log:
 
 
 def _character_start(data: bytes) -> int:
-    """The nearest place at or before the end where a UTF-8 character may be cut."""
+    """Return the nearest place at or before the end where a UTF-8 character may be cut."""
     for back in range(1, 4):
         if data[-back] & 0xC0 == 0xC0:
             return len(data) - back

@@ -1,7 +1,7 @@
-"""The parts of all nodes' logs in one order, of a job that has ended or that goes on.
+"""Parts of all nodes' logs in one order, for a job that has ended or still runs.
 
-A node's parts come in the order in which its supervisor has read them. Between nodes the times decide, which are by node 0's clock where
-the nodes have met.
+The parts of a node keep the order in which its supervisor read them. Between nodes the times
+decide. They are by node 0's clock if the nodes have met.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import heapq
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from ranklaunch.logs import search
@@ -22,13 +24,14 @@ LOST_S = 30.0  # after the end of others, for a node whose end nobody will write
 LOOK_AGAIN_S = 1.0  # for nodes that come later
 LATE_S = 1.0  # after a moment, for what was written before it to be read
 LOOK_S = 0.25  # between looks at logs that grow: parts that come later than this after others may stand behind them
-
+_AT = attrgetter("part.at")  # time of a piece
 
 Make = Callable[[str], Round]
 
 
 class Piece(NamedTuple):
-    """A part of a log of a node. restart: the start of the ranks that it is of. whole: its last line ends here, whatever stands there."""
+    """Part of a log of a node. restart: number of the start of its ranks. whole: the last line
+    ends here, even without a line end."""
 
     part: Part
     round: Round
@@ -54,7 +57,7 @@ class Node:
         self._at = 0  # of the latest piece: what was written in one round comes before what was in the next
 
     def pieces(self) -> Iterator[Piece]:
-        """All that is there; of a round that may go on, what has a time."""
+        """Yield all pieces up to now; of a round that still runs, only those with a time."""
         ended = not self._lives or self._has_ended()
         rounds = search.rounds(self.folder.path)
         for i, (restart, path) in enumerate(rounds):
@@ -82,7 +85,7 @@ class Node:
         return Piece(part, each, self.folder.node, restart, whole)
 
     def give_up(self) -> None:
-        """It ends without a verdict: with its host, most likely."""
+        """Expect nothing more: the node ended without a verdict, most likely with its host."""
         self._lives = False
 
     def _has_ended(self) -> bool:
@@ -90,12 +93,12 @@ class Node:
 
 
 def merged(nodes: list[Node]) -> Iterator[Piece]:
-    return nodes[0].pieces() if len(nodes) == 1 else heapq.merge(*(node.pieces() for node in nodes), key=lambda piece: piece.part.at)
+    return nodes[0].pieces() if len(nodes) == 1 else heapq.merge(*(node.pieces() for node in nodes), key=_AT)
 
 
 def followed(look: Callable[[], list[Node]], wait: Callable[[float], object] = time.sleep) -> Iterator[Piece | None]:
-    """Until all nodes have ended, or some have and for LOST_S no other has written anything. look: those that there are by now. None: what
-    was given so far should be shown."""
+    """Yield pieces until all nodes have ended, or some have and the others have written nothing
+    for LOST_S. None between pieces: show what came so far. look: returns the nodes up to now."""
     yield from merged(look())
     pending: list[Piece] = []
     silent_s = 0.0
@@ -111,12 +114,12 @@ def followed(look: Callable[[], list[Node]], wait: Callable[[float], object] = t
         new = [piece for node in nodes if not node.over for piece in node.pieces()]
         silent_s = 0.0 if new else silent_s
         latest = max((piece.part.at for piece in pending), default=0)
-        yield from heapq.merge(*_by_node([*pending, *(piece for piece in new if piece.part.at <= latest)]), key=lambda piece: piece.part.at)
+        yield from heapq.merge(*_by_node([*pending, *(piece for piece in new if piece.part.at <= latest)]), key=_AT)
         pending = [piece for piece in new if piece.part.at > latest]
 
 
 def _by_node(pieces: list[Piece]) -> list[list[Piece]]:
-    """Each in its own order."""
+    """Group pieces by node, each node in its own order."""
     nodes: dict[int, list[Piece]] = {}
     for piece in pieces:
         nodes.setdefault(piece.node, []).append(piece)
@@ -174,5 +177,5 @@ class Job:
 
 
 def maker(wanted: Callable[[str], bool], say: Callable[[str], None], side_by_side: int) -> Make:
-    files = Files(say)
-    return lambda path: Round(path, wanted, files, say, side_by_side)
+    """Return a function that reads the logs of a folder. All folders share the open files."""
+    return partial(Round, wanted=wanted, files=Files(say), say=say, side_by_side=side_by_side)

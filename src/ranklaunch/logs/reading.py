@@ -1,4 +1,5 @@
-"""The logs in one folder, read part by part in the order of their times, with few descriptors however many they are."""
+"""Logs in one folder, read part by part in the order of their times, with few descriptors for
+any number of logs."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from ranklaunch.logs import search
 from ranklaunch.logs.lines import Log
@@ -26,7 +28,8 @@ SILENT_S = 2.0  # a log that grows for so long while its times do not has none
 
 
 class Files:
-    """Reads logs by path; keeps open those that were read last. say: what cannot be read. logs: how many there are."""
+    """Reader of logs by path. Logs that were read last stay open. say: reports logs that cannot
+    be read. logs: number of all logs."""
 
     def __init__(self, say: Callable[[str], None], most: int = MOST_OPEN) -> None:
         self.logs = 0
@@ -50,7 +53,7 @@ class Files:
         return b""
 
     def ahead(self) -> int:
-        """Bytes of each log that may be kept in memory."""
+        """Return the bytes of each log that may be kept in memory."""
         return max(LEAST_CHUNK, min(MOST_AHEAD, ALL_AHEAD // (self.logs or 1)))
 
     def _opened(self, path: str) -> int:
@@ -103,7 +106,7 @@ class Source:
         self._at = 0
 
     def read(self, most: int) -> tuple[list[Part], bool]:
-        """What comes next, and whether there may be more."""
+        """Return the next parts, and True if there may be more."""
         try:
             fd = disk.own(self._path)
         except (OSError, disk.NotRegularError):
@@ -119,8 +122,8 @@ class Source:
 
 
 class Round:
-    """The logs of one start of a node's ranks. wanted: whether a log of this name is. side_by_side: how many are read together. say: what
-    is wrong with it."""
+    """Logs of one start of a node's ranks. wanted: returns True for names of wanted logs.
+    side_by_side: number of folders that are read together. say: reports what is wrong."""
 
     def __init__(self, path: str, wanted: Callable[[str], bool], files: Files, say: Callable[[str], None], side_by_side: int = 1) -> None:
         self.path = path
@@ -135,7 +138,7 @@ class Round:
         self._skipped: dict[str, int] = {}  # how far the lines of a log are passed over
 
     def timed(self) -> Iterator[Part]:
-        """What the times tell by now. They are read when they are asked for, a piece at a time."""
+        """Yield the parts with times up to now. The files of times are read a piece at a time."""
         for path in search.times(self.path):
             self._sources.setdefault(path, Source(path))
         streams = [self._parts(source) for source in self._sources.values()]
@@ -145,7 +148,8 @@ class Round:
                 yield part
 
     def rest(self) -> list[Part]:
-        """What no time is known of, log by log, in the order in which they were written last; of each the last line, ended or not."""
+        """Return the parts without times, log by log in the order of the last writes, each up to
+        its last line, ended or not."""
         self._judge()
         parts = []
         for name, size, at in self._sizes():
@@ -157,7 +161,8 @@ class Round:
         return sorted(parts)
 
     def grown(self, now: float) -> list[Part]:
-        """Of logs that grow without a time: as if it came now, in microseconds since 1970 divided by a million."""
+        """Return new parts of logs that grow without times, as if they came now. now: in seconds
+        since 1970."""
         parts = []
         for name, size, _ in self._sizes():
             known = self._known(name)
@@ -177,7 +182,7 @@ class Round:
     def log(self, name: str) -> Log:
         if name not in self._logs:
             path = os.path.join(self.path, name)
-            self._logs[name] = Log(lambda begin, end: self._files.read(path, begin, end), self._files.ahead)
+            self._logs[name] = Log(partial(self._files.read, path), self._files.ahead)
             self._files.logs += 1
         if name in self._skipped:
             self._logs[name].skip(self._skipped.pop(name))
@@ -194,7 +199,7 @@ class Round:
             yield from parts
 
     def _known(self, name: str) -> int:
-        """How far a log's times go."""
+        """Return the offset up to which a log has times."""
         return max((source.times.ends.get(name, 0) for source in self._sources.values()), default=0)
 
     def _reach(self, name: str, end: int) -> None:
@@ -205,7 +210,8 @@ class Round:
             self._reach(name, end)
 
     def _sizes(self) -> Iterator[tuple[str, int, int]]:
-        """Of each log that is wanted: name, size and the microseconds since 1970 at which it was written last."""
+        """Yield name, size and time of the last write (microseconds since 1970) of each wanted
+        log."""
         for name in sorted(each for each in search.names(self.path) if each.endswith(LOG) and self._wanted(each)):
             with contextlib.suppress(OSError):
                 status = os.lstat(os.path.join(self.path, name))

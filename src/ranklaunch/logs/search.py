@@ -1,4 +1,4 @@
-"""Which folders below a folder have logs of the job that is asked for: its own log folder, a copy of one, or a part of it."""
+"""Search of log folders of a job: below its own log folder, a copy of one, or a part of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.verdict import folders
@@ -21,7 +22,8 @@ _LOG = re.compile(r"(?:rank_[0-9]+\.log|plan\.json|events\.jsonl)")
 
 @dataclass(frozen=True)
 class Folder:
-    """Of an attempt of one node. job: the part of its path that tells of several jobs; "" for none."""
+    """Log folder of an attempt of one node. job: the part of its path that names the job, "" for
+    none."""
 
     path: str
     node: int
@@ -32,8 +34,9 @@ class Folder:
 def attempt(
     top: str, number: int | None = None, node: int | None = None, *, follow: bool = False, say: Callable[[str], object] = str
 ) -> list[Folder]:
-    """The folders of one attempt: of all nodes, or of one. number: None for the newest. follow: it may go on. say: which folders cannot be
-    read. Raises ConfigError where there are none that can."""
+    """Return the folders of one attempt: of all nodes, or of one. number: None for the newest.
+    follow: it may go on. say: reports folders that cannot be read. Raises ConfigError if none
+    can."""
     if not os.path.isdir(top):
         msg = f"{top}: no such folder; LOG_DIR is the log folder of a job, or a copy of it"
         raise ConfigError(msg)
@@ -49,7 +52,7 @@ def attempt(
         raise ConfigError(unread[folder.path] for folder in wanted)
     for why in unread.values():
         say(why)
-    return sorted(wanted, key=lambda folder: (folder.node, folder.path))
+    return sorted(wanted, key=attrgetter("node", "path"))
 
 
 def _no_node(top: str, node: int | None, there: Sequence[Folder]) -> str:
@@ -69,7 +72,8 @@ def _of_attempt(top: str, found: Sequence[Folder], number: int | None, *, follow
 
 
 def _newest(found: Sequence[Folder], numbers: Sequence[int], *, follow: bool) -> int:
-    """The last that has lines of anything, or a plan where there may yet be some: starts that failed before have neither."""
+    """Return the last attempt with a log, or with a plan if logs may still come: failed starts
+    have neither."""
     paths: dict[int, list[str]] = {}
     for folder in found:
         paths.setdefault(folder.attempt, []).append(folder.path)
@@ -81,7 +85,7 @@ def _has_lines(path: str, *, follow: bool) -> bool:
 
 
 def rounds(path: str) -> list[tuple[int, str]]:
-    """Of an attempt: the number and the folder of each start of its ranks, in their order."""
+    """Return number and folder of each start of an attempt's ranks, in their order."""
     numbers = sorted(int(found[1]) for found in map(_RESTART.fullmatch, names(path)) if found)
     return [(number, folders.restart(path, number)) for number in (0, *numbers)]
 
@@ -91,7 +95,7 @@ def times(path: str) -> list[str]:
 
 
 def names(folder: str, unread: dict[str, str] | None = None) -> list[str]:
-    """unread: takes in why it cannot be read."""
+    """Return the names in a folder. unread: gets the reason if it cannot be read."""
     try:
         return os.listdir(folder)
     except OSError as error:
@@ -115,7 +119,8 @@ def _attempts(top: str, unread: dict[str, str]) -> Iterator[Folder]:
 
 
 def _walked(top: str, unread: dict[str, str]) -> Iterator[str]:
-    """Those called attempt_<k>; no links, which may lead round, and nothing in attempts."""
+    """Yield the folders called attempt_<k>, without links, which may lead round, and without
+    folders in attempts."""
     left, seen = [(top, 0)], 0
     while left and seen < MOST_FOLDERS:
         folder, depth = left.pop()
@@ -137,7 +142,7 @@ def _inner(folder: str, unread: dict[str, str]) -> Iterator[str]:
 
 
 def _folder(path: str, place: int, unread: dict[str, str]) -> Folder:
-    """place: what tells nodes apart where nothing else does."""
+    """Return the folder of an attempt. place: tells nodes apart if nothing else does."""
     *above, name = path.split("/")
     nodes = [*(int(found[1]) for found in map(_NODE.fullmatch, reversed(above)) if found), *_told(path, unread)]
     jobs = [word for word in above if word.startswith("job_")]
@@ -151,12 +156,13 @@ def _told(path: str, unread: dict[str, str]) -> Iterable[int]:
 def _of_newest_job(found: list[Folder]) -> list[Folder]:
     if len({folder.job for folder in found}) < 2:
         return found
-    newest = max(found, key=lambda folder: _age(folder.path)).job
+    newest = max(found, key=_written_at).job
     return [folder for folder in found if folder.job == newest]
 
 
-def _age(folder: str) -> float:
+def _written_at(folder: Folder) -> float:
+    """Return when the last event was written, in seconds since 1970."""
     try:
-        return os.stat(os.path.join(folder, folders.EVENTS)).st_mtime
+        return os.stat(os.path.join(folder.path, folders.EVENTS)).st_mtime
     except OSError:
         return 0.0

@@ -12,7 +12,7 @@ from ranklaunch.muster import events, liveness, wire
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Broken, Event, Heard, Kept, Key, Machine, Row
 from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
-from ranklaunch.verdict import blame, reading
+from ranklaunch.verdict import blame, messages
 
 # Before the first release; after it; once told to stop; before the release of a later round; nothing more will be heard. In each of them
 # it may be joined, or on its way to node 0.
@@ -280,7 +280,7 @@ class Member(Machine):
 
     def _stop(self, message: Message) -> None:
         """Another node has failed: says that this one stops."""
-        judgement = reading.judgement(message["judgement"])
+        judgement = messages.judgement(message["judgement"])
         self.state = STOPPING
         self._say({"type": "stopping"})
         self._do(events.Stop(judgement))
@@ -291,14 +291,14 @@ class Member(Machine):
 
     def _accept(self, message: Message) -> None:
         """The judgement; what is left to do is to write it down."""
-        judgement = reading.judgement(message["judgement"])
+        judgement = messages.judgement(message["judgement"])
         self.state = OVER
         self._do(events.Judged(judgement))
 
     def _go_again(self, message: Message) -> None:
         """The round has ended, and all start once more. Nothing that was said in it counts any more. A round that is not the next is one
         that this node is in, or has been in, already."""
-        judgement, following = reading.judgement(message["judgement"]), wire.following(message)
+        judgement, following = messages.judgement(message["judgement"]), wire.following(message)
         if (wire.number(message, "attempt"), wire.number(message, "round")) != (self._hub_attempt, self.round + 1):
             return
         self.round += 1
@@ -333,19 +333,19 @@ class Member(Machine):
 
     def _tell_fail(self, event: events.Fail) -> None:
         """The first that went wrong here."""
-        self._keep({"type": "fail", "suspect": blame.as_message(event.suspect)})
+        self._keep({"type": "fail", "suspect": messages.as_message(event.suspect)})
 
     def _tell_done(self, event: events.Done) -> None:
         """Its ranks have succeeded."""
-        self._keep({"type": "done", "finish": blame.as_message(event.finish), "unseen": event.unseen})
+        self._keep({"type": "done", "finish": messages.as_message(event.finish), "unseen": event.unseen})
 
     def _tell_report(self, event: events.Report) -> None:
         """How it has ended."""
         self._keep({
             "type": "report",
-            "suspects": [blame.as_message(suspect) for suspect in event.suspects],
-            "finishes": [blame.as_message(finish) for finish in event.finishes],
-            "notes": [blame.as_message(note) for note in event.notes],
+            "suspects": [messages.as_message(suspect) for suspect in event.suspects],
+            "finishes": [messages.as_message(finish) for finish in event.finishes],
+            "notes": [messages.as_message(note) for note in event.notes],
             **({"state": dict(event.state)} if event.state else {}),
         })  # fmt: skip
 

@@ -12,7 +12,7 @@ from ranklaunch.errors import WaitError
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.plan.model import Plan, everything
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import blame, messages
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note
 
@@ -329,7 +329,7 @@ class Nodes:
             self._outlasts = False
             failures = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # Only the first can decide, so the last lines of the others are left out.
-            brief = [*failures[:1], *map(blame.brief, failures[1:])]
+            brief = [*failures[:1], *map(messages.brief, failures[1:])]
             report = partial(self._member.report, brief, finishes[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
             self._await_judgement(self._member, ending, report, state)
         if self.again:
@@ -452,15 +452,15 @@ class Nodes:
         self._listener().on_released(action.text, self._loop.clock() - self._ready_at)
 
     def _on_stop(self, action: Stop) -> None:
-        self._order = blame.heard(action.judgement)
+        self._order = messages.heard(action.judgement)
         self._listener().on_stop(self._order)
 
     def _on_again(self, action: Again) -> None:
-        self.again = replace(action, judgement=blame.heard(action.judgement))
+        self.again = replace(action, judgement=messages.heard(action.judgement))
         self._listener().on_judged(self.again.judgement)
 
     def _on_judged(self, action: Judged) -> None:
-        self._judgement = blame.heard(action.judgement)
+        self._judgement = messages.heard(action.judgement)
         self._listener().on_judged(self._judgement)
 
     def _on_lost(self, action: Lost) -> None:

@@ -15,7 +15,7 @@ from ranklaunch.muster import EVIDENCE_S, liveness, wire
 from ranklaunch.muster.events import INSIDE, First, Kept, Now
 from ranklaunch.muster.membership import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
-from ranklaunch.verdict import blame, reading
+from ranklaunch.verdict import blame, messages
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note
 
@@ -27,11 +27,11 @@ AFTER_S = 2.0  # after the end has begun: who is killed later than that was not 
 
 def told(kind: str, judgement: Judgement) -> Message:
     """A judgement as a message that a frame holds, whatever its texts are made of: a control character takes six bytes."""
-    message: Message = {"type": kind, "judgement": blame.as_message(judgement)}
+    message: Message = {"type": kind, "judgement": messages.as_message(judgement)}
     try:
         wire.body(message)
     except wire.WireError:
-        message["judgement"] = blame.as_message(replace(judgement, failures=(), notes=()))
+        message["judgement"] = messages.as_message(replace(judgement, failures=(), notes=()))
     return message
 
 
@@ -227,7 +227,7 @@ class Reports:
     def file(self, node: Node, message: Message) -> None:
         node.suspects = [self._own(node, each) for each in message["suspects"]]
         node.finishes = [self._finish(node, each) for each in message["finishes"]]
-        node.notes = [*reading.notes(message)]
+        node.notes = [*messages.notes(message)]
         state = message.get("state", {})
         node.state = state if isinstance(state, dict) else {}
         self._reported += not node.reported
@@ -238,7 +238,7 @@ class Reports:
 
     def _own(self, node: Node, message: Message) -> Suspect:
         """Return a node's suspect, placed on that node. A rank that its ranks waited for in vain stays on its own node."""
-        said: Suspect = blame.clipped(reading.suspect(message))
+        said: Suspect = messages.clipped(messages.suspect(message))
         if node.inside and not node.index:
             return said
         index, host, culprit = node.index, self._host(node), said.culprit
@@ -247,7 +247,7 @@ class Reports:
         return replace(said, node=index, culprit=culprit and replace(culprit, node=index, host=host))
 
     def _finish(self, node: Node, message: Message) -> Finish:
-        said = reading.finish(message)
+        said = messages.finish(message)
         return said if node.inside and not node.index else replace(said, node=node.index)
 
     # What is seen of it

@@ -36,7 +36,7 @@ class Hook:
         loop.on_readable(self._readable, self._read)
         if self._pidfd >= 0:
             loop.on_readable(self._pidfd, self._on_end)
-        self._limit = loop.after(limit_s, lambda: self.end(f"is ended after {limit_s:.3g} s"))
+        self._limit = loop.after(limit_s, self.end, f"is ended after {limit_s:.3g} s")
 
     def end(self, why: str = "") -> None:
         """End the command, with all of its process group. why: for people, "" for nothing to say."""
@@ -108,7 +108,7 @@ class Hook:
 
 
 def _pidfd(pid: int) -> int:
-    """-1 where this system has none."""
+    """Return a pidfd, -1 if this system has none."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -1,13 +1,14 @@
-"""Metrics of a node: their families, and their file."""
+"""Metrics of a node: their families, and their file. The endpoint of HTTP is in endpoint.py."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ranklaunch.openmetrics import COUNTER, GAUGE, Family, Samples, text
+from ranklaunch.openmetrics import COUNTER, GAUGE, Family, Samples, prometheus_text, text
 from ranklaunch.system import disk
 from ranklaunch.system.bounded import Apart
 from ranklaunch.system.loop import Loop
@@ -26,7 +27,7 @@ _OF_NODE = (
     ("hang_suspected", "1 where an alarm stands that nothing moves", "hangs", GAUGE, ""),
     ("slow", "1 while a step takes much longer than before", "slow", GAUGE, ""),
     ("start_time_seconds", "when this attempt began, since 1970", "began", GAUGE, "seconds"),
-    ("written_time_seconds", "when this file was written, since 1970", "now", GAUGE, "seconds"),
+    ("written_time_seconds", "when these metrics were made, since 1970", "now", GAUGE, "seconds"),
     ("exit_code", "of the job; not there while it runs", "exit_code", GAUGE, ""),
 )
 # Of each rank: the same, with the key in Standing.ranks.
@@ -60,8 +61,10 @@ class Standing:
     slow: bool = False
 
 
-def shown(standing: Standing) -> str:
-    return text(_families(standing), standing.labels)
+def shown(standing: Standing, *, openmetrics: bool = True) -> str:
+    """Return the metrics in the form of OpenMetrics, or in Prometheus' own."""
+    form = text if openmetrics else prometheus_text
+    return form(_families(standing), standing.labels)
 
 
 def _families(standing: Standing) -> Iterator[Family]:
@@ -128,7 +131,7 @@ class MetricsFile:
                 return
             self._end(0.0)
         try:
-            self._writing = Apart(lambda: _written(self._path, content))
+            self._writing = Apart(partial(_written, self._path, content))
         except OSError as error:  # no process or descriptor left
             self.trouble(f"{self._path}: {error.strerror}")
             return

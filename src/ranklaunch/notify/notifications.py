@@ -1,4 +1,5 @@
-"""Notifications of one node, for as long as its session: the file of metrics; on node 0 the user's command and the status of a TrainJob."""
+"""Notifications of one node, for as long as its session: the file of metrics and their port; on node 0 the user's command and the status
+of a TrainJob."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from ranklaunch.control import rank_states
@@ -15,14 +17,15 @@ from ranklaunch.env.settings import OF_KEY
 from ranklaunch.fields import as_dict
 from ranklaunch.files import own_program
 from ranklaunch.notify import metrics
+from ranklaunch.notify.endpoint import Endpoint
 from ranklaunch.notify.hook import Hook
 from ranklaunch.redact.redact import argv as without_secrets
 from ranklaunch.supervise.context import Seen, Teller
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.verdict import avoid, folders
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict import blame, folders
+from ranklaunch.verdict.model import Judgement, Verdict
 
 EVERY_S = 15.0
 POST_S, POST_LIMIT_S = 30.0, 15.0
@@ -54,6 +57,8 @@ class Telling(Teller):
         self._post: Hook | None = None
         self._post_trouble = ""
         self._over = False
+        self._exit_code: int | None = None
+        self._endpoint = self._opened(tell.metrics_port)
         self._write()
         if self._posts:
             self._loop.after(POST_S, self._post_again)
@@ -71,14 +76,29 @@ class Telling(Teller):
     def _posts(self) -> bool:
         return self._tell.trainjob and self._is_node_0
 
+    # The endpoint
+
+    def _opened(self, port: int) -> Endpoint | None:
+        """Return the endpoint, None for none. A port that cannot be had is reported; the job goes on."""
+        try:
+            return Endpoint(port, self._loop, self) if port else None
+        except OSError as error:
+            self._say(f"metrics: port {port}: {os.strerror(error.errno or 0)}; RANKLAUNCH_METRICS_PORT names another")
+        return None
+
+    def metrics_text(self, openmetrics: bool) -> str:
+        return metrics.shown(self._standing(self._exit_code), openmetrics=openmetrics)
+
+    def phase(self) -> str:
+        return self._seen.phase()[0] if self._exit_code is None else "ended"
+
     # Events
 
     def hang(self, said: Mapping[str, Any]) -> None:
         if not self._command:
             return
-        job = self._seen.attended().plan().job
-        verdict = Verdict("failed", 0, "", None, (), "", "")
-        host = avoid.suspect(verdict, [node.host for node in job.everyone], said)
+        job = self._seen.attempt().plan.job
+        host = blame.host_to_avoid(Judgement("failed", 0, ""), [node.host for node in job.everyone], said)
         self._alarm(HANG, SCHEMA_OF_HANG, folders.HANG, {**said, "suspect_host": as_dict(host) if host else None})
 
     def slow(self, event: Mapping[str, Any]) -> None:
@@ -88,10 +108,10 @@ class Telling(Teller):
 
     def _alarm(self, event: str, schema: str, name: str, fields: Mapping[str, Any]) -> None:
         """Write a file of this name into the attempt's folder, and run the command."""
-        seen = self._seen.attended()
-        job = seen.plan().job
+        attempt = self._seen.attempt()
+        job = attempt.plan.job
         document = {"schema": schema, "job": job.name, "attempt": job.attempt, "restart": job.restart, "time": time_now(), **fields}
-        path = os.path.join(seen.record.folder, name)
+        path = os.path.join(attempt.record.folder, name)
         try:
             disk.write(path, f"{json.dumps(document, indent=1)}\n".encode(), 0o644)
         except (OSError, disk.NotRegularError) as error:
@@ -112,12 +132,16 @@ class Telling(Teller):
             self._end(verdict, path)
         except Exception as error:  # ours
             self._say(f"tools are not told of the end: a defect in ranklaunch: {type(error).__name__}: {error}")
+        finally:
+            if self._endpoint:
+                self._endpoint.close()
 
     def _end(self, verdict: Verdict, path: str) -> None:
         self._over = True
-        self._write(verdict.exit_code)
+        self._exit_code = verdict.judgement.exit_code
+        self._write(verdict.judgement.exit_code)
         self.all_done()
-        self._post_status(done=verdict.outcome == "succeeded")
+        self._post_status(done=verdict.judgement.outcome == "succeeded")
         if self._command and self._left_s() < LEAST_S:
             self._say(f"after the stop request no time is left for {' '.join(without_secrets(self._command))}")
         elif self._command:
@@ -142,7 +166,7 @@ class Telling(Teller):
         asked = self._seen.asked()
         if not asked:
             return LIMIT_S
-        return min(LIMIT_S, asked[1] + self._seen.attended().stopper.grace_s - self._loop.clock())
+        return min(LIMIT_S, asked[1] + self._seen.attempt().stopper.grace_s - self._loop.clock())
 
     # The command
 
@@ -214,7 +238,7 @@ class Telling(Teller):
         return metrics.Standing(
             labels={"job_name": job.name, "node": job.node_index},
             info={"host": job.node.host, "platform": job.platform, "method": plan.method},
-            phase=self._seen.phase()[0] if exit_code is None else "ended",
+            phase=self.phase(),
             ranks=self._ranks(),
             nodes=len(job.nodes), world_size=job.world_size, attempt=job.attempt, restarts=job.restart,
             hangs=bool(self._seen.hang()), began=self._began, now=time.time(), exit_code=exit_code,
@@ -227,8 +251,8 @@ class Telling(Teller):
             self._growing, self._round = metrics.Growing(), plan.job.restart
         if not self._seen.begun():
             return []
-        attended = self._seen.attended()
-        ranks = rank_states.ranks(plan, attended.ranks(), attended.outputs(), self._seen.of_ranks(), self._loop.clock())
+        attempt = self._seen.attempt()
+        ranks = rank_states.ranks(plan, attempt.launchers.living(), attempt.logs.by_rank, self._seen.of_ranks(), self._loop.clock())
         return self._growing.kept({**rank, "state": rank_states.GONE} if self._over and "state" in rank else rank for rank in ranks)
 
 
@@ -240,7 +264,7 @@ def trainjob_status(ranks: Iterable[Mapping[str, Any]], now: str, *, done: bool 
     stepped = [rank for rank in ranks if rank.get("step") is not None]
     if not stepped:
         return {"trainerStatus": {"progressPercentage": 100, "lastUpdatedTime": now}} if done else None
-    ahead = max(stepped, key=lambda rank: int(rank["step"]))
+    ahead = max(stepped, key=itemgetter("step"))
     values = [{"name": "step", "value": str(ahead["step"])}]
     if ahead.get("step_s") is not None:
         values.append({"name": "step_seconds", "value": f"{ahead['step_s']:g}"})

@@ -14,6 +14,7 @@ import select
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from ranklaunch.showing import printable
 from ranklaunch.system.loop import Loop
@@ -34,16 +35,17 @@ FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is lef
 
 
 class Console:
-    """on_room is called when the queue has room again after it was full."""
+    """Queue of bytes for one descriptor. on_room: called when the queue has room again after it
+    was full."""
 
-    def __init__(self, fd: int, loop: Loop, on_room: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, fd: int, loop: Loop, on_room: Callable[[], object] | None = None) -> None:
         self.closed = False
         self.full = False
         self.lost = 0  # lines that a full disk has not taken
         self._whole = True  # whether what was written ends with a line
         self._mended = False  # whether the queue begins with the end of a line that was lost
         self._loop = loop
-        self._on_room = on_room
+        self.on_room = on_room
         self._queue: deque[memoryview] = deque()
         self._size = 0
         self._waiting = False
@@ -52,7 +54,7 @@ class Console:
         self._terminal = self._shared and os.isatty(self._fd) and os.get_blocking(self._fd)
 
     def write(self, *pieces: bytes | memoryview) -> None:
-        """All of them, one after the other."""
+        """Queue all pieces, and write as much as the descriptor takes now."""
         if self.closed or not any(pieces):
             return
         if not self._queue and not self._whole and self.lost:
@@ -68,11 +70,15 @@ class Console:
 
     @property
     def pending(self) -> int:
-        """Bytes that the reader has not taken yet."""
+        """Return the bytes that the reader has not taken yet."""
         return self._size
 
+    def has_less(self, size: int) -> bool:
+        """Return True once fewer bytes than this are pending."""
+        return self._size < size
+
     def give_up(self) -> int:
-        """Drops what is pending; the number of lines in it."""
+        """Drop the pending bytes. Return the number of their lines."""
         lines = self._lines()
         self._close()
         return lines
@@ -81,7 +87,7 @@ class Console:
         return sum(bytes(data).count(b"\n") for data in self._queue)
 
     def _push(self) -> None:
-        """Writes what can be written now; waits for the descriptor with the rest."""
+        """Write as much as the descriptor takes now, and wait for it with the rest."""
         while self._queue and (not self._shared or _writable(self._fd)):
             pieces = self._next()
             try:
@@ -99,8 +105,7 @@ class Console:
             self._whole = _at(pieces, written - 1) == NEWLINE
         self._wait(bool(self._queue))
         if self.full and self._size < LOW:
-            self.full = False
-            self._on_room()
+            self._has_room()
 
     def _write(self, pieces: list[memoryview]) -> int:
         if not self._terminal:
@@ -112,14 +117,14 @@ class Console:
             os.set_blocking(self._fd, True)  # as the others have it
 
     def _lose(self) -> None:
-        """What a full disk does not take; it may have room for what comes later."""
+        """Drop the queue, as the disk is full; later lines may find room."""
         self.lost += self._lines() - self._mended
         self._mended = False
         self._queue.clear()
         self._size = 0
 
     def _next(self) -> list[memoryview]:
-        """As much of what is pending as one write may carry."""
+        """Return the pending pieces, as much as one write may carry."""
         pieces, room = [], self._most
         for piece in itertools.islice(self._queue, MOST_PIECES):
             pieces.append(piece[:room])
@@ -129,7 +134,7 @@ class Console:
         return pieces
 
     def _drop(self, size: int) -> None:
-        """What has been written."""
+        """Drop written bytes from the queue."""
         self._size -= size
         while self._queue and size >= len(self._queue[0]):
             size -= len(self._queue.popleft())
@@ -149,17 +154,23 @@ class Console:
         self._size = 0
         self._wait(False)
         if self.full:
-            self.full = False
-            self._on_room()
+            self._has_room()
+
+    def _has_room(self) -> None:
+        self.full = False
+        if self.on_room:
+            self.on_room()
 
 
 class Terminal:
-    """Both consoles of the container, for as long as it lives: stdout shows the ranks' lines, stderr what ranklaunch itself says.
-    on_room: called when stdout has room again after it was full. env: says whether colours are wanted."""
+    """Both consoles of the container, for as long as it lives: stdout shows the lines of ranks,
+    stderr those of ranklaunch.
+
+    env: says if colours are wanted.
+    """
 
     def __init__(self, loop: Loop, env: Mapping[str, str]) -> None:
-        self.on_room: Callable[[], None] = lambda: None
-        self.out = Console(1, loop, on_room=lambda: self.on_room())
+        self.out = Console(1, loop)
         self._own = Console(2, loop)
         self._loop = loop
         self._flush_by = math.inf
@@ -167,7 +178,7 @@ class Terminal:
         self._paints, self._paints_own = colours and os.isatty(1), colours and os.isatty(2)
 
     def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
-        """lines: what is quoted."""
+        """Print a text of ranklaunch's own. lines: quoted below it."""
         quoted = (line.decode(errors="backslashreplace") for line in lines)
         said = [f"ranklaunch: {text}".split("\n")[0], *text.split("\n")[1:], *(f"  {line}" for line in quoted)]
         first, *others = map(printable, said)
@@ -175,49 +186,51 @@ class Terminal:
         self._own.write("".join(f"{line}\n" for line in shown).encode(errors="backslashreplace"))
 
     def painted(self, tag: str, rank: int | None) -> str:
-        """What stands before the lines of a rank, or of what is none, as stdout has it."""
+        """Return the tag before the lines of a rank, or of another process, with its colour if
+        stdout is a terminal."""
         return f"\x1b[{OF_RANKS[(rank or 0) % len(OF_RANKS)]}m{tag}{PLAIN}" if tag and self._paints else tag
 
     def hurry(self, seconds: float) -> None:
-        """A stop request came, with so much grace: no console may take longer."""
+        """Let no console take longer than the grace of a stop request."""
         self._flush_by = min(self._flush_by, self._loop.clock() + seconds)
 
     @property
     def late(self) -> bool:
-        """Whether the time is over that hurry() gave."""
+        """True once the time that hurry() gave is over."""
         return self._loop.clock() > self._flush_by
 
     def flush_out(self) -> int:
-        """The number of lines that were not shown."""
+        """Write the rest to stdout. Return the number of lines that were not shown."""
         return self._flush(self.out)
 
     def flush_own(self) -> None:
         self._flush(self._own)
 
     def _flush(self, console: Console) -> int:
-        """Waits while the reader takes something: not for one that has stopped reading, and inside the grace after a stop request."""
+        """Wait as long as the reader takes bytes, and after a stop request within the grace.
+        Return the lines that were dropped."""
         while console.pending:
             before, now = console.pending, self._loop.clock()
             deadline = min(now + FLUSH_S, max(self._flush_by, now + LEAST_FLUSH_S))
-            self._loop.run_until(lambda: console.pending < before, deadline)  # noqa: B023
+            self._loop.run_until(partial(console.has_less, before), deadline)
             if console.pending == before or self._loop.clock() > self._flush_by + LEAST_FLUSH_S:
                 break
         return console.give_up() if console.pending else 0
 
 
 def _painted(line: str, text: str) -> str:
-    """A line of our own, by what it says first."""
+    """Return a line of ranklaunch's own with the colour of its first word."""
     colour = next((colour for word, colour in OF_WORDS.items() if text.startswith(word)), "")
     return f"\x1b[1{colour}m{line}{PLAIN}"
 
 
 def colourful(env: Mapping[str, str]) -> bool:
-    """Whether colours are wanted on a terminal."""
+    """Return True if colours are wanted on a terminal."""
     return not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
 
 
 def _open(fd: int) -> tuple[int, int, bool]:
-    """(descriptor, most bytes a write may carry, whether others share it and it may block).
+    """Return (descriptor, most bytes of one write, True if others share it and it may block).
 
     A descriptor of our own, made by opening it anew, can be non-blocking without making it so for everybody who shares the old
     one. Where that is not allowed (another user's pipe, a socket) small writes after a poll do not block either.
@@ -233,7 +246,7 @@ def _open(fd: int) -> tuple[int, int, bool]:
 
 
 def _at(pieces: list[memoryview], place: int) -> int:
-    """The byte there, of all of them."""
+    """Return the byte at a place in all pieces together."""
     for piece in pieces:
         if place < len(piece):
             return piece[place]

@@ -1,10 +1,12 @@
-"""What the console shows of very many ranks, where it is asked to: some of them, equal lines once, no more than so many bytes. Nothing of
-it touches the files."""
+"""Filters of the console for very many ranks: lines of some ranks, equal lines once, at most so
+many bytes. The files keep all lines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Union
 
 from ranklaunch import spans
 from ranklaunch.errors import counted
@@ -22,11 +24,16 @@ _ALARMING = re.compile(
 _TRACEBACK = re.compile(rb"Traceback \(most recent call last\)")
 _WITHIN = re.compile(rb"(?:\[rank ?[0-9]+\]:?)?[ \t]|\s*$")
 
+Lines = Union[bytes, memoryview]
 Show = Callable[..., None]
 
 
 class Crowd:
-    """show: takes lines for the console. say: a line of our own. painted: a tag, for a rank, as the console has it."""
+    """Lines of all ranks on their way to the console.
+
+    show: takes lines for the console. say: prints a line of ranklaunch's own. painted: returns a
+    tag with the colour of its rank.
+    """
 
     def __init__(self, plan: Plan, show: Show, loop: Loop, say: Callable[[str], None], painted: Callable[[str, int | None], str]) -> None:
         asked = plan.console or Console()
@@ -46,24 +53,24 @@ class Crowd:
     def of(self, rank: int | None, tag: str) -> tuple[Show, Show]:
         """Return two sinks of untagged lines: one for lines that a file has too, one for lines that no file has."""
         painted = self._painted(tag, rank).encode(errors="surrogateescape")
-        aloud = lambda *lines: self._show(_tagged(painted, b"".join(lines)))  # noqa: E731
+        aloud = partial(self._show_tagged, painted)
         if rank is not None and not self.shows(rank):
             return _nothing, aloud
         if not self._alike:
-            return lambda *lines: self._give(painted, rank == 0, b"".join(lines)), aloud
+            return partial(self._give, painted, rank == 0), aloud
         if rank is None:
             source = -1 - len(self._tags)
             self._tags[source] = painted
-            return lambda *lines: self._alone(source, b"".join(lines)), aloud
+            return partial(self._alone, source), aloud
         self._tags[rank] = painted
-        return lambda *lines: self._take(rank, b"".join(lines)), aloud
+        return partial(self._take, rank), aloud
 
     def shows(self, rank: int) -> bool:
         """True if lines of this rank are wanted."""
         return not self._wanted or rank in self._wanted
 
     def finish(self) -> None:
-        """Nobody waits any more."""
+        """Show the lines that still wait for equal ones."""
         if self._alike:
             self._give_groups(self._alike.all())
 
@@ -73,14 +80,14 @@ class Crowd:
 
     # Equal lines
 
-    def _take(self, rank: int, lines: bytes) -> None:
+    def _take(self, rank: int, *lines: Lines) -> None:
         assert self._alike is not None
-        self._alike.add(rank, lines[:-1].split(b"\n"), self._loop.clock())
+        self._alike.add(rank, b"".join(lines)[:-1].split(b"\n"), self._loop.clock())
         self._look()
 
-    def _alone(self, source: int, lines: bytes) -> None:
+    def _alone(self, source: int, *lines: Lines) -> None:
         assert self._alike is not None
-        self._alike.alone(source, lines[:-1], self._loop.clock())
+        self._alike.alone(source, b"".join(lines)[:-1], self._loop.clock())
         self._look()
 
     def _look(self) -> None:
@@ -95,7 +102,7 @@ class Crowd:
         self._look()
 
     def _give_groups(self, groups: Iterable[Group]) -> None:
-        """Neighbours of the same ranks go together."""
+        """Show groups of equal lines; neighbours of the same ranks together."""
         last: list[int] | None = None
         lines: list[bytes] = []
         for group in groups:
@@ -113,8 +120,12 @@ class Crowd:
 
     # The budget
 
-    def _give(self, tag: bytes, of_rank_0: bool, lines: bytes) -> None:
-        """Whole lines."""
+    def _show_tagged(self, tag: bytes, *lines: Lines) -> None:
+        self._show(_tagged(tag, b"".join(lines)))
+
+    def _give(self, tag: bytes, of_rank_0: bool, *pieces: Lines) -> None:
+        """Show whole lines, as far as the budget lasts."""
+        lines = b"".join(pieces)
         shown = _tagged(tag, lines)
         self._bytes += len(shown)
         if self._most and not self._over and self._bytes > self._most:
@@ -143,4 +154,4 @@ def _tagged(tag: bytes, lines: bytes) -> bytes:
 
 
 def _nothing(*lines: bytes | memoryview) -> None:
-    """Its log has them."""
+    """Show nothing: the log has the lines."""

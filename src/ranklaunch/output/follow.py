@@ -1,8 +1,9 @@
-"""Follows the files into which a launcher lets its ranks write, so that their lines reach the console with their own tags.
+"""Follower of the files into which a launcher lets its ranks write, so that their lines reach the
+console with their own tags.
 
-inotify tells what grew; where the system has no instance left, the folder is looked through twice a second. Every file that grew has one
-block of it read per turn of the loop, as a pipe has. How much is copied in all has a limit, whatever writes into these files: were it our
-own output, to copy it would make more of it, until the disk is full.
+inotify tells which file grew; without an inotify instance the folder is read twice a second. Each
+file that grew has one block read per turn of the loop, as a pipe has. The bytes copied in all have
+a limit: if a file were our own output, each copy would make more of it, until the disk is full.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop
 
 
 class Follower:
-    """pattern: for paths below folder; its group that matches is the key of one of the outputs. on_file: called when there is a new
-    one. on_trouble: is told what is not read, and why. others: makes the output for what launchers write there that a rank has started,
-    since these inherit where: each has a folder of its own, and the launcher's own was there first. whose: the rank that has started the
-    one that writes into a folder; None where that is not known. kept: whether the files are the user's, of this start alone, and not
-    copied."""
+    """Reader of the files below a folder.
+
+    pattern: of paths below the folder; the group that matches is the key of one of the outputs.
+    on_trouble: reports files that are not read. on_file: called for each new file. others: makes
+    the output of a launcher that a rank started: such launchers inherit the folder, and write into
+    folders of their own in it, later than this node's launcher. kept: the files are the user's and
+    of this start alone: they are not copied.
+    """
 
     def __init__(
         self,
@@ -41,17 +45,15 @@ class Follower:
         pattern: str,
         outputs: Mapping[str, Output],
         loop: Loop,
-        on_file: Callable[[], None] = lambda: None,
-        on_trouble: Callable[[str], None] = lambda text: None,
+        on_trouble: Callable[[str], None],
+        on_file: Callable[[], object] | None = None,
         others: Callable[[int | None], Output] | None = None,
-        whose: Callable[[str], int | None] = lambda folder: None,
         kept: bool = False,
     ) -> None:
         disk.make_folder(folder)
         self._pattern = re.compile(pattern)
         self._outputs = dict(outputs)
         self._others = others
-        self._whose = whose
         self._run = ""  # the folder of the launcher's own
         self._keys: dict[str, str] = {}  # by the folder of another one
         self._on_file = on_file
@@ -83,30 +85,30 @@ class Follower:
 
     @property
     def idle(self) -> bool:
-        """Whether everything that is known to be in the files has been read."""
+        """True once all bytes that are known to be in the files have been read."""
         return not self._grown
 
     def tail_of(self, key: str) -> bytes:
-        """The last of what a rank has written."""
+        """Return the tail of a rank's output."""
         output = self._outputs.get(key)
         if output and self._spent:
             output.tail = self._last_of(key)
         return output.tail if output else b""
 
     def end_of(self, key: str) -> tuple[str, bytes]:
-        """The same as it is in the files now, and the folder of the round that it is of."""
+        """Return the folder of a rank's round, and the tail of its output in the files now."""
         self._visit(self._folder)
         return self._rounds.get(key, ""), self._last_of(key)
 
     def newest(self, key: str) -> list[str]:
-        """The files that a rank writes now."""
+        """Return the files that a rank writes now."""
         return self._newest.get(key, [])
 
     def is_newest(self, key: str, folder: str) -> bool:
         return self._rounds.get(key, "") == folder
 
     def pause(self, paused: bool) -> None:
-        """While paused nothing is read: the files keep it."""
+        """Read nothing while paused: the files keep the lines."""
         resumed = self._paused and not paused
         self._paused = paused
         if resumed:
@@ -122,7 +124,7 @@ class Follower:
             self._take_turn()
 
     def catch_up(self) -> None:
-        """From here on only what is in the files now is read; idle tells when that is done."""
+        """Read what is in the files now, and no more; `idle` becomes True at its end."""
         self._stop_looking()
         self._paused = False
         self._visit(self._folder)
@@ -130,7 +132,7 @@ class Follower:
         self._go_on()
 
     def finish(self) -> int:
-        """Stores what is left without showing it; the number of its lines."""
+        """Store the rest without showing it. Return the number of its lines."""
         unshown = 0
         if self._turn:
             self._turn.cancel()
@@ -177,7 +179,8 @@ class Follower:
         self._go_on()
 
     def _watch(self, folder: str) -> None:
-        """And what is below it, which may have been made before the watch was. Links to folders are none: they may lead round."""
+        """Watch a folder and all folders below it. Links to folders are left out: they may lead
+        round."""
         self._inotify.watch(folder)
         for parent, inner, names in os.walk(folder):
             for name in inner:
@@ -193,7 +196,7 @@ class Follower:
         self._go_on()
 
     def _on_gone(self, path: str) -> None:
-        """Of what has no path, inotify tells nothing."""
+        """Look at a file by its descriptor: inotify reports nothing about a file without a path."""
         if not self._lost:
             self._lost = True
             self._on_trouble(f"{path} was removed or moved away while its rank writes into it: its lines are shown all the same")
@@ -210,12 +213,14 @@ class Follower:
         if path not in self._seen:
             self._seen.add(path)
             self._enter(path)
-            self._on_file()
+            if self._on_file:
+                self._on_file()
         if not self._spent:
             self._grown[path] = None
 
     def _enter(self, path: str) -> None:
-        """A launcher that starts its ranks anew lets them write in another place: they do not end by what the earlier ones had written."""
+        """Note the round of a new file. A launcher that starts its ranks anew gives them another
+        folder, and their tail begins anew."""
         key, place = self._placed(path)
         if key != OTHERS and self._rounds.get(key, place) != place:
             self._outputs[key].tail = b""
@@ -235,10 +240,10 @@ class Follower:
         return (key if run == self._run else self._key_of(run)), place
 
     def _key_of(self, run: str) -> str:
-        """Of what is in another launcher's folder."""
+        """Return the key of the output for another launcher's folder."""
         assert self._others
         if run not in self._keys:
-            rank = self._whose(os.path.join(self._folder, run))
+            rank = _rank_behind(os.path.join(self._folder, run))
             key = self._keys[run] = _key_of_others(rank)
             if key not in self._outputs:
                 self._outputs[key], self._newest[key] = self._others(rank), []
@@ -247,7 +252,7 @@ class Follower:
     # What is read
 
     def _go_on(self) -> None:
-        """Has the next turn come, behind everything else that the loop has to do."""
+        """Set the next turn, behind all other work of the loop."""
         if self._grown and not self._paused and not (self._turn and self._turn.callback):
             self._turn = self._loop.after(0, self._take_turn)
 
@@ -256,12 +261,13 @@ class Follower:
             if self._paused:
                 break
             if not self._waits(path):
-                self._copy(path, lambda output, data: output.feed(data))
+                self._copy(path, Output.feed)
         self._go_on()
 
     def _waits(self, path: str) -> bool:
-        """For files of its rank that were written to before, as far as they were when it began to wait: were an exception copied between
-        two blocks of them, they would push it out of the last words."""
+        """Return True if a file must wait for files of its rank that were written before. They
+        are read as far as they were at the begin of the wait: else their later blocks would push
+        an exception out of the tail."""
         others = [other for other in self._newest[self._placed(path)[0]] if other != path and other in self._grown]
         earlier = [other for other in others if self._files.order(other) < self._files.order(path)]
         for other in earlier:
@@ -273,7 +279,7 @@ class Follower:
         return False
 
     def _copy(self, path: str, take: Callable[[Output, bytes], None]) -> None:
-        """The next block of a file. Where there is no more of it for now, its turns are over."""
+        """Copy the next block of a file. A file without more bytes has no further turn for now."""
         output = self._output_of(path)
         data = self._block(path)
         full = len(data) == READ
@@ -334,23 +340,35 @@ class Follower:
         return joined(tail[:cut], *others, tail[cut:] + end)
 
 
+def _rank_behind(folder: str) -> int | None:
+    """Return the rank that started the launcher which writes into a folder, None if that is not
+    known."""
+    try:
+        from ranklaunch.output import inner_launcher  # few ranks start launchers
+    except (OSError, ImportError):  # no descriptor left
+        return None
+    return inner_launcher.rank_behind(folder)
+
+
 def _key_of_others(rank: int | None) -> str:
     return OTHERS if rank is None else f"{OTHERS} of {rank}"
 
 
 def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
-    """The key that stands in the path of a file that a rank writes, and the folder before it; "" where it does not match."""
+    """Return the key in the path of a rank's file, and the folder before it; "" for a path that
+    does not match."""
     match = pattern.fullmatch(path)
     return (match[match.lastindex or 0], os.path.dirname(path[: match.start(match.lastindex or 0)])) if match else ("", "")
 
 
 def _whole(data: bytes) -> int:
-    """Bytes up to the end of the last line or redrawn line: a rank's stdout and stderr must not meet within one."""
+    """Return the bytes up to the end of the last line or redrawn line: a rank's stdout and
+    stderr must not meet within one."""
     return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
 
 
 def _budget(folder: str) -> int:
-    """Bytes that may be copied from the files below a folder."""
+    """Return how many bytes may be copied from the files below a folder."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -361,14 +379,15 @@ def _budget(folder: str) -> int:
 
 
 def _paths(folder: str) -> Iterator[str]:
-    """Of all files below it, but not by links, which may lead round. A rank's stdout comes before its stderr, as in most last words."""
+    """Yield the paths of all files below a folder, without links to folders. stdout comes before
+    stderr, as in most last words."""
     for parent, _, names in os.walk(folder):
         for name in sorted(names, reverse=True):
             yield os.path.join(parent, name)
 
 
 def _sizes(folder: str) -> dict[str, int]:
-    """Of the files below it. What is no file has none."""
+    """Return the sizes of all files below a folder."""
     sizes = {}
     for path in _paths(folder):
         try:

@@ -1,4 +1,5 @@
-"""Which rank has started the launcher that lets its ranks write into a folder."""
+"""Find the rank that started a launcher, by the folder into which the ranks of that launcher
+write."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ _MOST_GENERATIONS = 64
 
 
 def rank_behind(folder: str) -> int | None:
-    """By the process that has a file in the folder open: its ancestor right below this node's own launcher is a rank, and has its number
-    in its environment. None where that cannot be seen, as of what has ended meanwhile."""
-    holder = next(filter(lambda pid: _holds(pid, f"{folder}/"), map(int, filter(str.isdecimal, os.listdir("/proc")))), 0)
+    """Return the rank above a process with an open file in the folder: its ancestor right below
+    this node's own launcher, with its number in its environment. None if that cannot be seen,
+    for example after the process has ended."""
+    pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
+    holder = next((pid for pid in pids if _holds(pid, f"{folder}/")), 0)
     line = _up_to(os.getpid(), holder) if holder else []
     return _rank(line[-2]) if len(line) > 1 else None
 
@@ -33,7 +36,8 @@ def _target(link: str) -> str:
 
 
 def _up_to(root: int, pid: int) -> list[int]:
-    """The process and its ancestors below root, that which is root's child the last; empty where it does not descend from root."""
+    """Return the process and its ancestors below root, root's child last; empty if it does not
+    descend from root."""
     line = [pid]
     while len(line) < _MOST_GENERATIONS and (found := tree.entry(line[-1])):
         if found.parent == root:

@@ -1,14 +1,16 @@
-"""Where everything goes that an attempt's processes write: into their files, to stdout, the last of it into the verdict.
+"""Output of an attempt's processes: into their files, to stdout, and their tails into the verdict.
 
-Owns all pipes and files of ranks that are read, and whether these are held up: by a console that cannot keep up, until the end of the
-job has begun.
+Logs owns all pipes and files that are read. A console that cannot keep up holds them up, until the
+end of the job has begun.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import counted, numbered
@@ -32,15 +34,19 @@ LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end
 
 
 class Logs:
-    """sink() and read() for each process; follow() for ranks that write into files. Then let_go(), finish() and end(), in the order in
-    which an attempt ends. by_rank: what each rank writes. wall: seconds since 1970 of a time of the loop's clock."""
+    """Files, pipes and console of an attempt: sink() and read() for each process, follow() for
+    ranks that write into files; then let_go(), finish() and end(), in the order in which an attempt
+    ends.
+
+    by_rank: output of each rank. wall: turns seconds of the loop's clock into seconds since 1970.
+    """
 
     def __init__(self, loop: Loop, record: Record, terminal: Terminal, plan: Plan, wall: Callable[[float], float]) -> None:
         self._loop = loop
         self._record = record
         self._terminal = terminal
         self._console = terminal.out
-        terminal.on_room = lambda: self._pause(False)
+        terminal.out.on_room = self._go_on
         self._readers: list[PipeReader] = []
         self._outputs: RankOutputs | None = None  # of ranks that a launcher starts
         self._follower: Follower | None = None
@@ -69,7 +75,7 @@ class Logs:
             self._on_trouble(text)
 
     def say_at_end(self, text: str) -> None:
-        """What may have scrolled by until then."""
+        """Print a text at the end, since it may have scrolled by until then."""
         self._trouble.append(text)
 
     # What is read
@@ -88,34 +94,34 @@ class Logs:
             return own
         from ranklaunch.output.demux import Demux
 
-        logs = {log.key: log for log in outputs.logs}
         self._outputs = outputs
-        self._demux = Demux(outputs.pattern, own, lambda key: self._output_of(logs[key]) if key in logs else None)
+        self._demux = Demux(outputs.pattern, own, partial(self._output_of_key, {log.key: log for log in outputs.logs}))
         return self._demux
 
-    def read(self, fd: int, sink: Sink, on_data: Callable[[], None]) -> PipeReader:
+    def read(self, fd: int, sink: Sink, on_data: Callable[[], object]) -> PipeReader:
+        """Read the pipe of a process. on_data: called after each block."""
         reader = PipeReader(fd, sink, self._loop, on_data)
         self._readers.append(reader)
         return reader
 
     def follow(self, outputs: RankOutputs, on_file: Callable[[], None]) -> None:
-        """The files of the ranks. on_file: called when there is a new one."""
+        """Follow the files of ranks. on_file: called for each new file."""
         own = {log.key: self._output_of(log) for log in outputs.logs}
         from ranklaunch.output.follow import Follower
 
         self._outputs = outputs
-        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble, self._of_others, _whose)
+        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, self._on_trouble, on_file, self._of_others)
 
     def _of_others(self, rank: int | None) -> Output:
-        """For what the ranks of launchers write that a rank has started; None: it is not known which."""
+        """Make the output for ranks of a launcher that a rank started. rank: None if unknown."""
         process = self._launchers[-1][0]
         name, log = ("a rank", "ranks") if rank is None else (f"rank {rank}", f"rank_{rank}")
         tag = process.tag.replace(process.name, f"{process.name} of {name}", 1)
         return self._output((f"{process.log[: -len('.log')]}_of_{log}.log",), tag, f"{process.name} of {name}", self._show, None)
 
     def follow_kept(self, kept: RankOutputs | None, folder: str) -> None:
-        """Files that the user has ranks write, neither shown nor copied: they tell how far these are, and may tell why one has failed.
-        folder: that of one rank's."""
+        """Follow files that the user has ranks write: they are neither shown nor copied, but
+        have steps and exceptions. folder: of the file of one rank."""
         if self._follower or not kept:
             return
         from ranklaunch.output.follow import Follower
@@ -123,21 +129,23 @@ class Logs:
         own = {log.key: self._output((), "", f"rank {log.rank}", _nowhere, log.rank) for log in kept.logs}
         self._outputs = kept
         run = os.path.dirname(os.path.dirname(folder))
-        self._follower = Follower(run, kept.pattern, own, self._loop, on_trouble=self._on_trouble, kept=True)
+        self._follower = Follower(run, kept.pattern, own, self._loop, self._on_trouble, kept=True)
 
     @property
     def kept(self) -> list[str]:
-        """The paths of some of these files."""
+        """Return the paths of some files that the user has ranks write."""
         keys = [log.key for log in self._outputs.logs if not log.log] if self._outputs else []
         return [path for key in keys for path in (self._follower.newest(key) if self._follower else ())][:MOST_KEPT]
 
     def _tells_why(self, rank: int | None) -> bool:
-        """Not where the user has a rank write its stderr elsewhere: an exception is there."""
+        """Return False if the rank's stderr goes to a file that is not read: an exception is
+        there."""
         log = next((log for log in self._outputs.logs if log.rank == rank), None) if self._outputs and self._follower else None
         return not (log and self._follower) or bool(log.log) or any(path.endswith("/stderr.log") for path in self._follower.newest(log.key))
 
     def tail_of(self, rank: int | None) -> bytes:
-        """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
+        """Return the tail of a launcher's rank, as it was at the begin of the stop. rank: None
+        for a process that is no rank."""
         if rank in self._said:
             return self._said[rank]
         if not self._tells_why(rank):
@@ -151,7 +159,7 @@ class Logs:
         return self._follower.tail_of(key)
 
     def rank_ended(self, rank: int | None) -> None:
-        """Note where a rank's output ended. What its workers write behind that is about its end."""
+        """Keep the tail of a rank that ended: later output comes from its orphaned workers."""
         if self._follower and self._outputs and rank is not None:
             self._at_end[rank] = self._follower.end_of(self._outputs.key(rank))
 
@@ -199,7 +207,7 @@ class Logs:
         """Show on the console how long ago each rank wrote its last line."""
         now = self._loop.clock()
         ages = [(rank, _age(self.by_rank[rank].written_at, now)) for rank in sorted(self.by_rank)]
-        alike = [(age, [rank for rank, _ in group]) for age, group in itertools.groupby(ages, key=lambda each: each[1])]
+        alike = [(age, [rank for rank, _ in group]) for age, group in itertools.groupby(ages, key=itemgetter(1))]
         more = f" and {len(alike) - MOST_AGES} more" if len(alike) > MOST_AGES else ""
         if ages:
             self._terminal.say(f"last output: {', '.join(f'{_ranks(ranks)} {age}' for age, ranks in alike[:MOST_AGES])}{more}")
@@ -209,7 +217,7 @@ class Logs:
     ) -> Output:  # fmt: skip
         for path in paths:
             disk.make_folder(os.path.dirname(path))
-        first = lambda: self._record.event("first output", name=name)  # noqa: E731
+        first = partial(self._on_first, name)
         loud, aloud = show is not _nowhere, show
         if self._crowd and loud:
             (show, aloud), tag = self._crowd.of(rank, tag), ""
@@ -233,6 +241,13 @@ class Logs:
             self._on_trouble(f"cannot write {log.log}: {error.strerror}; its lines go to the console only")
             return self._output((), log.tag, name, self._show, log.rank)
 
+    def _output_of_key(self, logs: Mapping[str, RankLog], key: str) -> Output | None:
+        """Return the output of the rank with this key in its tag, None for a key of no rank."""
+        return self._output_of(logs[key]) if key in logs else None
+
+    def _on_first(self, name: str) -> None:
+        self._record.event("first output", name=name)
+
     def _on_trouble(self, text: str) -> None:
         self.say_at_end(text)
         self._record.event("trouble", text=text)
@@ -248,6 +263,9 @@ class Logs:
         if self._console.full and not self._letting_go:
             self._pause(True)
 
+    def _go_on(self) -> None:
+        self._pause(False)
+
     def _pause(self, paused: bool) -> None:
         hold_up(self._readers, paused)
         if self._follower:
@@ -262,26 +280,27 @@ class Logs:
         self._pause(False)
 
     def remember(self) -> None:
-        """What ranks write from now on does not count."""
+        """Keep the tails of ranks: later output is about their being ended."""
         if self._outputs and not self._said:
             self._said = {rank: self.tail_of(rank) for rank in self._outputs.keys}
 
     def finish(self) -> None:
-        """Takes what is left in the pipes and files, and no more."""
+        """Read the rest of the pipes and files."""
         for reader in self._readers:
             reader.drain()
             reader.close()
         follower = self._follower
         if follower:
             follower.catch_up()
-            self._loop.run_until(lambda: follower.idle or self._terminal.late)
+            while not (follower.idle or self._terminal.late):
+                self._loop.step()
             self._unshown += follower.finish()
         self._times.close()
         if self._crowd:
             self._crowd.finish()
 
     def end(self) -> None:
-        """Before our last words come the ranks', and what went wrong with them."""
+        """Show the last lines of ranks, and then all trouble with the logs."""
         self._unshown += self._terminal.flush_out()
         if self._unshown:
             self._terminal.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
@@ -308,14 +327,6 @@ class Logs:
             self._terminal.say(f"not shown, after the {'failure' if self._has_folded else 'stop began'}: {', '.join(parts)}")
 
 
-def _whose(folder: str) -> int | None:
-    try:
-        from ranklaunch.output import inner_launcher  # few ranks start launchers
-    except (OSError, ImportError):  # no descriptor left
-        return None
-    return inner_launcher.rank_behind(folder)
-
-
 def _age(at: float | None, now: float) -> str:
     return "none yet" if at is None else f"{now - at:.0f} s ago"
 
@@ -327,4 +338,4 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _nowhere(*lines: bytes | memoryview) -> None:
-    """What is in a log and needs not be on the console."""
+    """Show nothing: the log has the lines."""

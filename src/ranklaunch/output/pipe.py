@@ -1,4 +1,5 @@
-"""What one rank writes: raw into its files, whole and tagged lines to the console, and the last of it kept for the verdict."""
+"""Output of one rank: raw into its files, whole lines with a tag to the console, and its tail
+kept for the verdict."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import fcntl
 import functools
 import os
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.showing import with_returns_told
@@ -27,11 +29,16 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 
 
 class Output:
-    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
-    show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
-    many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush() or fold(). times: keeps when each
-    part of the first file came. aloud: shows lines that no file takes any more, whatever becomes of the others.
-    heard: called when some came. step_reader: reads steps from what came, once somebody asks for them."""
+    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a
+    last line without its newline.
+
+    show: takes whole lines, in one piece or several: joining a block costs as much as writing it.
+    on_first: called at the first bytes. after: sets a timer. times: keeps the arrival times of the
+    first file. aloud: shows lines that no file takes any more, also while other lines are hidden.
+    written_at: time of the last bytes. taken: bytes in all. unshown: lines since hush() or fold().
+    heard: called after each block. step_reader: reads steps from the output, once somebody asks for
+    them.
+    """
 
     def __init__(
         self,
@@ -40,7 +47,7 @@ class Output:
         show: Callable[..., None],
         clock: Callable[[], float],
         on_trouble: Callable[[str], None],
-        on_first: Callable[[], None] = lambda: None,
+        on_first: Callable[[], object] | None = None,
         after: Callable[[float, Callable[[], None]], object] | None = None,
         times: Times | None = None,
         aloud: Callable[..., None] | None = None,
@@ -56,7 +63,7 @@ class Output:
         self._show_aloud = aloud or show
         self.clock = clock
         self._on_trouble = on_trouble
-        self._on_first: Callable[[], None] | None = on_first
+        self._on_first = on_first
         self._line = bytearray()  # begun, not ended
         self._bar_shown = -BAR_S
         self._bar = False  # whether the line that has begun redraws itself
@@ -76,7 +83,8 @@ class Output:
         self._show(data)
 
     def draws(self, ahead: bytes) -> None:
-        """What of a progress bar is there, and may become something else before it is fed."""
+        """Take the state of a progress bar that is in the file and may still change before it is
+        fed."""
         if self._bar and ahead != self._ahead:
             self._ahead = ahead
             self._look_later()
@@ -131,7 +139,7 @@ class Output:
             self.heard()
 
     def end_line(self) -> None:
-        """What comes next is no part of the line that has begun."""
+        """Show the line that has begun: later bytes are no part of it."""
         if self._line and _last_drawn(self._line) != self._stood:
             self._show_lines(self.tag + _last_drawn(self._line) + b"\n")
         self._line.clear()
@@ -199,7 +207,7 @@ class Output:
             self._after(BAR_S, self._look)
 
     def _look(self) -> None:
-        """Whether a progress bar has stopped."""
+        """Show the state of a progress bar that has stopped."""
         self._looks = False
         left = self._drawn_at + BAR_S - self.clock()
         state = bytes(_last_drawn(self._ahead or self._line)) if self._bar else b""
@@ -217,8 +225,8 @@ class Output:
         self.unshown += b"".join(lines).count(b"\n")
 
     def _cut_long_line(self, data: bytes) -> bytes:
-        """Shows as much of the line that has begun as is too long; what is left of data. So a line is cut by its length alone, and not by
-        how it came."""
+        """Show the begun line as far as it is too long, and return the rest of data. So a line
+        is cut by its length alone, and not by the blocks in which it came."""
         ends = (data.find(b"\n"), data.find(b"\r"), len(data))
         end = min(at for at in ends if at >= 0)
         self._line += data[:end]
@@ -230,7 +238,7 @@ class Output:
 
 
 def joined(*parts: bytes) -> bytes:
-    """The last of several, each from the beginning of a line."""
+    """Join outputs, each from the beginning of a line, and return the last TAIL bytes."""
     text = b""
     for part in filter(None, parts):
         text += part if not text or text.endswith((b"\n", b"\r")) else b"\n" + part
@@ -238,12 +246,13 @@ def joined(*parts: bytes) -> bytes:
 
 
 def _last_drawn(line: bytes | bytearray) -> bytes | bytearray:
-    """What a terminal would show of a line that was redrawn: its last non-empty state."""
+    """Return the state of a redrawn line that a terminal would show: the last one that is not
+    empty."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 def _character_start(data: bytearray, cut: int) -> int:
-    """The nearest place at or before cut where a UTF-8 character starts."""
+    """Return the nearest place at or before cut where a UTF-8 character starts."""
     for back in range(4):
         if data[cut - back] & 0xC0 != 0x80:
             return cut - back
@@ -251,7 +260,7 @@ def _character_start(data: bytearray, cut: int) -> int:
 
 
 class Sink(Protocol):
-    """What takes the output of a process: an Output, or what parts it into several."""
+    """Taker of the output of a process: an Output, or a Demux that parts it into several."""
 
     @property
     def tail(self) -> bytes: ...
@@ -260,9 +269,10 @@ class Sink(Protocol):
 
 
 class PipeReader:
-    """Feeds a Sink from a pipe's reading end until all who hold the other end have closed it."""
+    """Reader that feeds a Sink from a pipe until all holders of the other end have closed it.
+    on_data: called after each block."""
 
-    def __init__(self, fd: int, output: Sink, loop: Loop, on_data: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, fd: int, output: Sink, loop: Loop, on_data: Callable[[], object] | None = None) -> None:
         self.output = output
         self._on_data = on_data
         self.closed = False
@@ -282,12 +292,14 @@ class PipeReader:
         self.read_at = self._loop.clock()
         if data:
             self.output.feed(data)
-            self._on_data()
+            if self._on_data:
+                self._on_data()
         else:
             self.close()
 
     def drain(self) -> None:
-        """What is in the pipe now; not what a process that outlives its rank goes on to write, which may have no end."""
+        """Read the bytes that are in the pipe now. A process that outlives its rank may go on to
+        write without end."""
         left = PIPE
         while left > 0 and not self.closed:
             try:
@@ -321,21 +333,24 @@ class PipeReader:
 
 
 def hold_up(readers: Iterable[PipeReader], paused: bool) -> None:
-    """Or lets them go on: the one whose turn is longest ago first, for there may not be room for all."""
-    for reader in sorted(readers, key=lambda reader: reader.read_at):
+    """Pause readers, or let them go on: the one whose turn is longest ago first, as there may
+    not be room for all."""
+    for reader in sorted(readers, key=attrgetter("read_at")):
         reader.pause(paused)
 
 
 @functools.cache  # once: a second piece would come from the heap, and be cleared
 def keep_heap() -> None:
-    """Lets glibc keep the memory of one block for the next. Without this it gives it back to the kernel each time, which then clears and
-    maps it anew, page by page: more work than everything else that is done with the block. Whoever frees a large piece teaches it so
-    (mallopt(3), M_MMAP_THRESHOLD); nothing touches this one, so it costs no memory."""
+    """Make glibc keep the memory of one block for the next. Else glibc returns it to the kernel
+    each time, and the kernel clears and maps it anew, page by page: more work than all else that
+    is done with the block. A large piece that is freed raises the threshold (mallopt(3),
+    M_MMAP_THRESHOLD); nothing touches this piece, so it costs no memory."""
     bytes(HEAP)
 
 
 def make_pipe() -> tuple[int, int]:
-    """(reading end, writing end), roomy where the system allows: a rank that writes a burst need not wait for us."""
+    """Return (reading end, writing end) of a pipe, with much room if the system allows: a rank
+    that writes a burst need not wait."""
     keep_heap()
     readable, writable = os.pipe2(os.O_CLOEXEC)
     try:

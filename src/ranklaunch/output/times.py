@@ -16,17 +16,14 @@ ENDED = -1  # in place of a descriptor
 
 
 class Times:
-    """When each part of the logs in a folder came, beside them, for whoever puts the lines of all ranks into order. Nothing depends on it:
-    where it cannot be written, it ends with what it has. on_trouble: is told where something else is in the file's place."""
+    """File with the arrival times of the logs in a folder. If it cannot be written, it ends early,
+    and nothing else changes.
 
-    def __init__(
-        self,
-        folder: str,
-        node: int,
-        loop: Loop,
-        wall: Callable[[float], float],
-        on_trouble: Callable[[str], None] = lambda text: None,
-    ) -> None:
+    wall: turns seconds of the loop's clock into seconds since 1970. on_trouble: reports that
+    something else is in the file's place.
+    """
+
+    def __init__(self, folder: str, node: int, loop: Loop, wall: Callable[[float], float], on_trouble: Callable[[str], None]) -> None:
         self._path = folders.times(folder, node)
         self._folder = folder
         self._loop = loop
@@ -39,7 +36,8 @@ class Times:
         self._new = b""  # names that have not been written yet
 
     def of(self, path: str, fd: int) -> Callable[[int, float], None] | None:
-        """Is told of each part of a log: its bytes, and when it came. None of one in another folder."""
+        """Return a function that notes a part of a log: its bytes, and when it came. None for a
+        log in another folder."""
         folder, name = os.path.split(path)
         if folder != self._folder or "\n" in name:
             return None

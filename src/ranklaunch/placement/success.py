@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from ranklaunch.placement.model import Head, Key, Launcher
 
@@ -33,7 +34,7 @@ class Node:
         placed = [each for each in self.heads if each.is_of_launcher and not self._is_rank(each.within)]
         found = {each.parent: each for each in reversed(placed) if each.parent not in known}
         silent = [Launcher(process, head.launcher, (), None, head.at, self._code_of_ranks(process)) for process, head in found.items()]
-        return sorted((*recorded, *silent), key=lambda each: each.at)
+        return sorted((*recorded, *silent), key=attrgetter("at"))
 
     def is_placed(self, head: Head) -> bool:
         """Return True for a rank of the job, or its program, which ranklaunch or a launcher started. An orphan that ranklaunch adopted is

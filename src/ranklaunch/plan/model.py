@@ -231,13 +231,16 @@ class Watch:
 
 @dataclass(frozen=True)
 class Tell:
-    """Tools that are told of the job (docs/observability.md). metrics_file: "" for none; {node} in it is this node's index. on_event: the
-    words of a command, which node 0 runs with the event's name and the path of its JSON behind them. trainjob: its TrainJob's
-    status is told of its steps."""
+    """Tools that hear of the job (docs/observability.md).
+
+    metrics_file: "" for none; {node} in it is this node's index. metrics_port: 0 for none. on_event: the words of a command, which node 0
+    runs with the event's name and the path of its JSON behind them. trainjob: node 0 reports its steps to the status of its TrainJob.
+    """
 
     metrics_file: str = ""
     on_event: tuple[str, ...] = ()
     trainjob: bool = False
+    metrics_port: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ranklaunch import catalogue, spans
+from ranklaunch.adapters.launchers.shared import base
 from ranklaunch.env import features, settings
 from ranklaunch.env.reader import Reader
 from ranklaunch.errors import number
@@ -108,7 +109,19 @@ def _tell(plan: Plan, reader: Reader) -> Tell:
         why = f"{features.SERVER_URL} is not set: no TrainJob's status can be told"
         reader.warn(f"{reader.quoted(features.TRAINJOB_STATUS)}: {why}")
         trainjob = False
-    return Tell(reader.absolute(path) if path else "", reader.get(features.ON_EVENT), trainjob)
+    file = reader.absolute(path) if path else ""
+    return Tell(file, reader.get(features.ON_EVENT), trainjob, _metrics_port(plan, reader))
+
+
+def _metrics_port(plan: Plan, reader: Reader) -> int:
+    """Return the port of metrics, 0 for none. A port of the job's own is a problem."""
+    port = reader.get(features.METRICS_PORT)
+    rendezvous = reader.ledger.reading(base.MASTER_PORT.value)
+    if port and rendezvous and rendezvous.value == str(port):
+        reader.problem(f"{reader.quoted(features.METRICS_PORT)} is the port of the rendezvous too: give one of them another port")
+    elif port and len(plan.job.everyone) > 1 and port == reader.get(settings.MUSTER_PORT):
+        reader.problem(f"{reader.quoted(features.METRICS_PORT)} is the port of the muster too: give one of them another port")
+    return port
 
 
 def _trust(plan: Plan, reader: Reader) -> Trust:

@@ -10,20 +10,20 @@ from typing import Any
 
 from ranklaunch import showing
 from ranklaunch.adapters import launchers, platforms
-from ranklaunch.adapters.launchers.shared import base, communication
-from ranklaunch.adapters.launchers.shared.launcher import PYTHON, Launcher, Need
+from ranklaunch.adapters.launchers.shared import base, variables
+from ranklaunch.adapters.launchers.shared.base import PYTHON, Launcher, Need
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
-from ranklaunch.env import settings, tasks
+from ranklaunch.env import parse, settings, tasks
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
+from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Arrived, Candidate, Reader, Variable
 from ranklaunch.errors import ConfigError, RanklaunchError, UsageError
-from ranklaunch.files import Files, Unchanged, folder_of, join
-from ranklaunch.plan import grace
+from ranklaunch.files import Files, Unchanged, folder_of, join, text_of
 from ranklaunch.plan.model import RANKS, Plan, Process
 from ranklaunch.render.templates import Bounded, Templates, unbounded
+from ranklaunch.verdict import folders
 
-_OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
-_LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
+_OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *variables.VARIABLES)
+_LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, variables.INTERFACE)  # of these
 _DS_OPTIONS = "--deepspeed"  # the beginning of options by which programs are told of such a configuration
 _ONE_DEVICE_EACH = "--virtual-local-rank"  # torchrun's: each rank has one device and LOCAL_RANK 0
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
@@ -43,9 +43,12 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that a plan follows from. options: by value name (settings.METHOD.value, ...), as the command line gave them.
-    cwd: absolute folder that relative paths start from. arrived: what the start has brought so far. bounded: what renders a user's own
-    templates. elsewhere: as the reader has it."""
+    """Everything from which a plan follows.
+
+    options: by value name (settings.METHOD.value, ...), as on the command line. cwd: absolute
+    folder of relative paths. arrived: facts that the start has brought so far. bounded: renders a
+    user's own templates. elsewhere: as for the reader.
+    """
 
     program: Program
     env: Mapping[str, str]
@@ -79,7 +82,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates.forget()
     _warn_of_unused_templates(reader, templates)
     known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
-    grace.settle_grace(reader, known)
+    _settle_grace(reader, known)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -91,11 +94,12 @@ def _planned(request: Request, reader: Reader) -> Plan:
         raise
     _say_unused(plan, reader)
     _warn_of_mig(plan, reader)
+    variables.warn_of_recovery(reader)
     _judge_ds_config(plan, reader)
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
     rare = _optional(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
-    plan = replace(communication.recorded(_in_folder(plan), reader), **rare)
+    plan = replace(variables.recorded(_in_folder(plan), reader), **rare)
     if len((plan.job if plan.job.idle else job).everyone) > 1:
         from ranklaunch.plan import meeting  # one node alone compares nothing
 
@@ -143,7 +147,7 @@ def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Tem
 
 
 def _passed(job: Job, reader: Reader, templates: Templates) -> Job:
-    """The job with the arguments that the user has made of its values for the program."""
+    """Return the job with the user's own arguments, made of its values, for the program."""
     if not reader.given(settings.PASS):
         return job
     source = reader.get(settings.PASS)
@@ -178,15 +182,17 @@ def _reader(request: Request) -> Reader:
 
 
 def _in_folder(plan: Plan) -> Plan:
-    """With each process in the folder where the platform runs the program."""
+    """Return the plan with each process in the folder where the platform runs the program."""
     if not plan.job.folder:
         return plan
     return replace(plan, processes=tuple(replace(process, cwd=process.cwd or plan.job.folder) for process in plan.processes))
 
 
 def _with_origin(process: Process, templates: Templates, needs: Mapping[str, Need]) -> Process:
-    """A process that says where its command and its program come from, where that is known, and how old that may be. A launcher that is
-    started as a module (PYTHON -m) may be no older than its script."""
+    """Return a process with the sources and the oldest version of its program, if known.
+
+    A launcher that is started as a module (PYTHON -m) has the oldest version of its script.
+    """
     program = process.argv[0].rpartition("/")[2]
     need, started = needs.get(program), needs.get(process.name if process.argv[1:2] == ("-m",) else program)
     least = started.least if started else None
@@ -204,13 +210,16 @@ def named_node(request: Request) -> int | None:
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:
-    """The same job seen from a node. Of another one than this, what is known of this node alone is left out. task: where those of the job
-    differ; node is then the index within it."""
+    """Return the request for the same job, seen from a node.
+
+    For another node, facts about this node are left out. task: if those of the job differ; node is
+    then the index within the task.
+    """
     return next(for_nodes(request, [(node, task)]))
 
 
 def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[Request]:
-    """For each of these, by index and task."""
+    """Yield the request for each place: index and task."""
     reader = _reader(request)
     platform = "" if reader.given(settings.PLATFORM) else platforms.detected(reader)
     recognised: dict[str, bool] = {}  # by task, whose nodes differ in their numbers alone
@@ -230,7 +239,7 @@ def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[R
 
 
 def _own_place(request: Request) -> tuple[int, str] | None:
-    """Return index and task of the node whose environment this is, None where the environment does not say it."""
+    """Return index and task of the node that the environment belongs to, None if unknown."""
     options = {name: value for name, value in request.options.items() if name != settings.NODE_INDEX.value}
     reader = _reader(replace(request, options=options))
     try:
@@ -269,7 +278,7 @@ def every_variable() -> tuple[Variable[object], ...]:
 
     tables = [
         *(settings.VARIABLES, features.VARIABLES, tuning.VARIABLES),
-        *(settings.PLAN_VARIABLES, features.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.PLAN_VARIABLES, features.CHECK_VARIABLES, OF_ALL, variables.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(launcher.VARIABLES for launcher in map(launchers.launcher, launchers.LAUNCHERS)),
     ]
@@ -397,3 +406,32 @@ def _given_to_others(known: Iterable[Variable[object]], reader: Reader) -> bool:
     """Return True if options, or variables of ranklaunch's own, are set beside these."""
     names = {*settings.SET_FOR_RANKS, *(name for variable in known for name in (variable.value, *variable.names))}
     return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith(PREFIX))))
+
+
+# Grace period by the clocks of earlier attempts: how long this platform waited before it killed the container
+
+SPARE_S = 5.0  # fewer than were seen
+MOST_CLOCKS = 5  # attempts, the last, that are looked at
+MOST_CLOCK = 64 * 1024  # bytes, one a second
+
+
+def _settle_grace(reader: Reader, job: Job) -> None:
+    """Take the seconds that this platform has given before, for a grace that is `auto`; warn of a longer one. Earlier attempts whose
+    container was killed have left clocks of their stops."""
+    seen = [(seconds, number) for number in range(job.attempt)[-MOST_CLOCKS:] if (seconds := _killed_after(reader, job, number))]
+    first = reader.candidates(settings.GRACE_S)[:1]
+    is_auto = bool(first) and parse.is_auto(first[0].value)
+    if not seen and not is_auto:
+        return
+    told = f"attempt {min(seen)[1]} was killed {min(seen)[0]} s after its stop request" if seen else "nothing seen yet"
+    if is_auto:
+        grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else parse.GRACE_S
+        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={parse.AUTO}: {told}", f"{grace_s:g}"))
+    elif reader.get(settings.GRACE_S) >= min(seen)[0]:
+        reader.warn(f"{told}, before {reader.told(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={parse.AUTO} stays below that")
+
+
+def _killed_after(reader: Reader, job: Job, attempt: int) -> int:
+    """Return the seconds from the stop request to the kill, 0 for an attempt that ended by itself, was not stopped, or left no clock."""
+    path = join(folders.attempt(job.log_dir, attempt), folders.stop_clock(job.node_index))
+    return folders.killed_after(text_of(reader.files, path, MOST_CLOCK))

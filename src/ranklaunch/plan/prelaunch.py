@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import base
-from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND
 from ranklaunch.env import settings
 from ranklaunch.env.job import Job

@@ -48,6 +48,8 @@ def as_text(plan: Plan, verbose: bool = False, here: Iterable[str] = ()) -> str:
 def _told(tell: Tell) -> Iterator[str]:
     if tell.metrics_file:
         yield f"metrics   {tell.metrics_file}"
+    if tell.metrics_port:
+        yield f"metrics   port {tell.metrics_port}: /metrics, /healthz, /readyz"
     if tell.on_event:
         yield f"on event  {' '.join(redact.argv(tell.on_event))} EVENT FILE"
     if tell.trainjob:

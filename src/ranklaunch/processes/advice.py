@@ -12,7 +12,7 @@ from ranklaunch.adapters.launchers.shared.starters import Start, Starters
 from ranklaunch.env.features import ALLOW
 from ranklaunch.placement.rules import Alone, Twice
 from ranklaunch.plan.model import Plan
-from ranklaunch.processes.start import environment
+from ranklaunch.processes.children import environment
 from ranklaunch.system import tree
 from ranklaunch.system.disk import DiskFiles, working_folder
 

@@ -1,14 +1,14 @@
 """The ranks that a launcher has started, watched until they end.
 
-A launcher may say less of its ranks than the kernel does, and later: torchrun's names them by pid, DeepSpeed's tells the code with which
-one ended, and not which. A pidfd tells when a process has ended, also where it is another's child, and /proc has how, for as long as its
-parent has not asked for that.
+A launcher may report less about its ranks than the kernel does, and later: torchrun names them by
+pid, DeepSpeed prints an exit code without a rank. A pidfd reports the end of any process, also of
+another process's child. /proc has the status until the parent reaps the process.
 
 | a rank | state | end |
 | --- | --- | --- |
 | lives | `ended` is False | |
-| ended, and we were first | `status` is its wait status | `by_itself`: nobody had signalled it, as far as is known |
-| ended, and its launcher was first | `status` is None | unknown, until the launcher reports it |
+| ended, seen before its launcher did | `status` is its wait status | `by_itself`: if not signalled |
+| ended, reaped by its launcher first | `status` is None | unknown, until the launcher reports it |
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ LOOK_AGAIN_S, LOOK_ON_S = 0.5, 3.0  # where nobody tells of new files; the secon
 
 
 class Watched:
-    """A process below a launcher. rank: None for what its launcher has started beside its ranks, which has a name. surely: while its
-    launcher was held, so that it cannot have signalled the rank either."""
+    """A process below a launcher.
+
+    rank: None for a process beside the ranks, which has a name. surely: True if the launcher was
+    held then, and so cannot have signalled the process.
+    """
 
     def __init__(self, rank: int | None, identity: tree.Identity, name: str = "") -> None:
         self.rank, self.identity, self.name = rank, identity, name
@@ -66,20 +69,27 @@ class Watched:
         return Failure(self.rank, self.code or 0, self.signal, self.pid, at=self.ended_at, name=self.name)
 
 
+def _ignore(*event: object) -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True)
 class Watcher:
-    """Who watches the ranks of a launcher. started: hears of a rank, with its pid and the folder of its files. ended: hears of its end.
-    signalled: whether the ranks have been told to end. hear: takes in what the launcher has written by now."""
+    """Calls for events of a launcher's ranks. started: a rank, with its pid and the folder of its files. ended: its end. signalled: returns
+    True once the ranks are being ended. hear: reads the launcher's output up to now."""
 
     loop: Loop
     ended: Callable[[Watched], Any]
     signalled: Callable[[], bool] = bool
-    started: Callable[[int, int, str], Any] = lambda rank, pid, folder: None
-    hear: Callable[[], Any] = lambda: None
+    started: Callable[[int, int, str], Any] = _ignore
+    hear: Callable[[], Any] = _ignore
 
 
 class Below:
-    """The ranks of one launcher. A subclass finds them. expected: the numbers of all that it has; none where they cannot be watched."""
+    """The ranks of one launcher. A subclass finds them.
+
+    expected: the numbers of all its ranks; none if they cannot be watched.
+    """
 
     def __init__(self, watcher: Watcher, expected: Collection[int]) -> None:
         self.expected = expected
@@ -92,7 +102,7 @@ class Below:
 
     @property
     def known(self) -> int:
-        """How many have been found."""
+        """The number of ranks found."""
         return len(self._all)
 
     @property
@@ -123,24 +133,27 @@ class Below:
         """Look for a rank that is about to write."""
 
     def read(self, output: bytes) -> None:
-        """Take in the last of what the launcher has written, again and again."""
+        """Take in the tail of the launcher's output, again and again."""
 
     # How they ended
 
     @property
     def failed(self) -> list[Watched]:
-        """Those that failed by themselves, first to last."""
+        """The ranks that failed by themselves, first to last."""
         return [rank for rank in self.ended if rank.failed]
 
     @property
     def finished(self) -> list[Watched]:
-        """Those that ended with 0 by themselves. Once one has ended otherwise, their launcher may have signalled them."""
+        """The ranks that ended with 0 by themselves.
+
+        Once a rank has ended otherwise, its launcher may have signalled the others.
+        """
         signalled = min((rank.ended_at for rank in self.ended if rank.code != 0), default=float("inf")) - AT_ONCE_S
         return [rank for rank in self.ended if rank.code == 0 and rank.by_itself and rank.rank is not None and rank.ended_at < signalled]
 
     @property
     def unknown(self) -> list[Watched]:
-        """Those of which nobody knows how they ended."""
+        """The ranks with an unknown exit status."""
         return [rank for rank in self.ended if rank.status is None and rank.by_itself]
 
     def may_have_failed(self, pid: int | None) -> bool:
@@ -150,15 +163,22 @@ class Below:
         return any(rank.pid == pid if pid else rank.ended and rank.code != 0 for rank in self._all.values())
 
     def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
-        """Return what the launcher reports, by what was seen of its ranks. signalled: the launcher itself. has_failed: by its exit code, or
-        as it ends its ranks."""
+        """Return the launcher's report, corrected by the state of its ranks.
+
+        signalled: the launcher was. has_failed: the launcher has, by its exit code or as it ends
+        its ranks.
+        """
         raise NotImplementedError
 
     def look(self) -> None:
-        """Note ends of which the loop has not heard yet. Of several, whoever ended as one does that is told to ended last."""
+        """Note exits that the loop has not reported yet.
+
+        Exits by the code of a stop request count as the last.
+        """
         found = [(rank, tree.entry(rank.pid)) for rank in self.alive]
         dead = [(rank, entry) for rank, entry in found if not entry or entry.state in "ZX"]
-        for rank, _ in sorted(dead, key=lambda each: bool(each[1] and code_of(each[1].status) == TOLD)):
+        stopped = [rank for rank, entry in dead if entry and code_of(entry.status) == TOLD]
+        for rank in (*(rank for rank, _ in dead if rank not in stopped), *stopped):
             self._end(rank)
 
     def close(self) -> None:
@@ -212,7 +232,10 @@ class Below:
 
 
 class Announced(Below):
-    """Ranks that their launcher announces as it starts them. pattern: of that, in the order of `numbers`, with the group pid."""
+    """Ranks that their launcher announces as it starts them.
+
+    pattern: of the announcement, in the order of `numbers`, with the group pid.
+    """
 
     def __init__(self, watcher: Watcher, pattern: str, numbers: Sequence[int]) -> None:
         super().__init__(watcher, numbers)
@@ -233,8 +256,11 @@ class Announced(Below):
 
 
 class ByFiles(Below):
-    """Ranks that are known by the files that their output goes to. generations: how many below the launcher they are. kills: as
-    Launcher.kills_ranks. followed: whether expect() is called for each new file."""
+    """Ranks that are known by their output files.
+
+    generations: levels below the launcher. kills: as Launcher.kills_ranks. followed: True if
+    expect() is called for each new file.
+    """
 
     def __init__(
         self, watcher: Watcher, launcher: tree.Identity, generations: int, outputs: RankOutputs, *, kills: bool = False,
@@ -289,7 +315,7 @@ class ByFiles(Below):
 
     @property
     def known(self) -> int:
-        """In whatever round of their launcher's own, and without what is no rank."""
+        """The number of ranks found, also by earlier starts of the launcher's own."""
         return len({rank for rank in self._found.values() if rank is not None})
 
     @property

@@ -1,6 +1,6 @@
 """The launchers of an attempt: their ranks, how these end, and launchers that fail, hang or do not end.
 
-What launchers do that calls for this is told in docs/launchers.md; which of it a launcher does is said by its process in the plan.
+docs/launchers.md describes what launchers do; the class of a launcher says how much of it applies.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ import re
 import signal
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import PROGRAM, everything
-from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
-from ranklaunch.supervise.ending import Ending, decoded, first_word, of_launcher
+from ranklaunch.processes.children import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
+from ranklaunch.supervise.ending import decoded, failed, first_suspect, reported_suspect
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.signals import name_of
+from ranklaunch.system.tree import Hearing
 from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Failure
 
@@ -62,9 +63,12 @@ class Launchers:
             from ranklaunch.processes.child_ranks import Announced, ByFiles, Watcher
 
             watcher = Watcher(
-                self._loop, ended=lambda rank: self._on_end(child, rank), started=lambda *found: self._on_start(child, *found),
-                signalled=lambda: child.ends_ranks or self._attempt.stopper.begun, hear=lambda: child.hear(self.read),
-            )  # fmt: skip
+                self._loop,
+                ended=partial(self._on_end, child),
+                signalled=partial(self._are_signalled, child),
+                started=partial(self._on_start, child),
+                hear=partial(child.hear, self.read),
+            )
             if launcher.STARTS:
                 child.below = Announced(watcher, launcher.STARTS, plan.job.node.ranks)
             elif files:
@@ -84,7 +88,7 @@ class Launchers:
             below.expect()
 
     def read(self, child: Child) -> None:
-        """Read the output of a launcher (ranks that it starts or ends, its report) or of a service (that it is of no use)."""
+        """Read the output of a launcher (starts and ends of ranks, report) or of a service."""
         said = child.reader.output.tail if child.reader else b""
         if child.below:
             child.below.read(said)
@@ -97,7 +101,7 @@ class Launchers:
         self.look()
         child.ends_ranks = True
         if child.role == SERVICE:  # sshd hears it by then, and says by 255 that it was not to end
-            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: child.alive and tree.send(child.identity, signal.SIGQUIT))
+            self._loop.after(LOOK_AT_LAUNCHER_S, _end_service, child)
         else:
             self._fails(child, f"{child.process.name} says that a rank of it has failed")
 
@@ -121,8 +125,11 @@ class Launchers:
         return [child.below for child in self._children.values() if child.below]
 
     def living(self) -> dict[int, tree.Identity]:
-        """Return the processes of ranks, by rank, as far as they are known. A program that starts its ranks itself, none of which tells
-        which it is, stands for all of them."""
+        """Return the processes of known ranks, by rank.
+
+        A program that starts its ranks itself, without a sign of which rank is which, stands for
+        all of them.
+        """
         plan, known = self._attempt.plan, self._known()
         if len(known) >= plan.job.node.slots:
             return known
@@ -137,7 +144,10 @@ class Launchers:
         return {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
 
     def known(self) -> Collection[int]:
-        """Return the ranks that live, without a look at processes. A program that starts its ranks itself stands for the first of them."""
+        """Return the living ranks, without a look at processes.
+
+        A program that starts its ranks itself stands for the first of them.
+        """
         plan = self._attempt.plan
         is_program = plan.runs == PROGRAM and any(child.role == LAUNCHER for child in self._children.values())
         return {*self._known(), *([plan.job.node.first_rank] if is_program else [])}
@@ -148,7 +158,7 @@ class Launchers:
         return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
 
     def explained(self, child: Child, tail: str) -> Failure | None:
-        """Return the rank that failed first, by its launcher's report and by what was seen of the ranks."""
+        """Return the rank that failed first, by its launcher's report and the ranks' states."""
         if child.role not in DECIDING:
             return None
         killed = child.was_killed and not child.failing
@@ -171,8 +181,11 @@ class Launchers:
     # Signals for ranks
 
     def offer(self, number: int) -> tuple[bool, list[str]]:
-        """Send a signal to the processes of ranks that catch it. Return whether it has reached a rank, and the names of those in which no
-        process catches it now. One that is about to wait for a signal shows that a moment later."""
+        """Send a signal to the processes of ranks that catch it.
+
+        Return True if a rank was reached, and the names of ranks without a process that catches it
+        now. A process that is about to wait for the signal is found a moment later.
+        """
         meant = self._meant(Hearing(number, through_all=True))
         unheard = self._pass_on(number, meant)
         self._offer_again(number, unheard, LISTENS_S)
@@ -183,14 +196,17 @@ class Launchers:
 
     def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
         if unheard and pauses:
-            self._loop.after(pauses[0], lambda: self._offer_again(number, self._pass_on(number, unheard), pauses[1:]))
+            self._loop.after(pauses[0], self._offer_later, number, unheard, pauses[1:])
         elif unheard:
             names = list(dict.fromkeys(unheard.values()))
             whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
             self._attempt.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
+    def _offer_later(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
+        self._offer_again(number, self._pass_on(number, unheard), pauses)
+
     def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
-        """Send a signal to those processes of ranks that catch it. Return the ranks in which none does."""
+        """Send a signal to the processes of ranks that catch it. Return the other ranks."""
         hearing, unheard = Hearing(number, through_all=True), {}
         for rank, name in ranks.items():
             heard = hearing.of(rank)
@@ -201,8 +217,11 @@ class Launchers:
         return unheard
 
     def _meant(self, hearing: Hearing) -> Ranks:
-        """Return the ranks that signals are meant for. What comes through carriers gets them from the launcher on node 0, on other nodes
-        too, if it catches them itself; else each node's ranklaunch tells its own."""
+        """Return the ranks to signal.
+
+        Ranks below carriers get signals from the launcher on node 0, also on other nodes, if it
+        catches them itself; else each node's ranklaunch signals its own.
+        """
         meant: Ranks = {}
         leaders = [child for child in self._children.values() if child.role in LEADING]
         for child in leaders:
@@ -218,6 +237,10 @@ class Launchers:
         return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
 
     # What happens to ranks
+
+    def _are_signalled(self, child: Child) -> bool:
+        """Return True if the launcher or ranklaunch has begun to end the ranks."""
+        return child.ends_ranks or self._attempt.stopper.begun
 
     def _on_start(self, child: Child, rank: int, pid: int, folder: str) -> None:
         self._attempt.logs.follow_kept(self._attempt.plan.kept, folder)
@@ -243,14 +266,17 @@ class Launchers:
     def _on_end_of_announced(self, child: Child, rank: Watched) -> None:
         self._note_end(rank)
         if rank.failed and child.launcher.kills_ranks and not self._attempt.ending:
-            self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+            self._attempt.fail(failed(rank.code or 0, pid=child.identity.pid), rank)
 
     def _on_end_below_killer(self, child: Child, rank: Watched) -> None:
-        """Handle the end of a process whose launcher kills its ranks after a failure. rank.rank None: ranks need the process, and the
-        launcher looks after it when they have ended, or never."""
+        """Handle the end of a process whose launcher kills its ranks after a failure.
+
+        rank.rank None: a process that ranks need. The launcher looks after it when they have ended,
+        or never.
+        """
         if rank.rank is None:
             if rank.failed and not child.failing and not self._attempt.ending:
-                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+                self._attempt.fail(failed(rank.code or 0, pid=child.identity.pid), rank)
             return
         self._note_end(rank)
         if rank.code and not self._attempt.ending:
@@ -281,14 +307,14 @@ class Launchers:
         self._attempt.logs.hush()
         self._attempt.fold_victims(told=True)
         self._attempt.record.event("failing", name=child.process.name)
-        plan, ending = self._attempt.plan, Ending("failed", 1, reason, at=self._loop.clock())
-        self._attempt.companions.deciding(replace(ending, child=child))
-        self._attempt.nodes.fail(lambda: first_word(plan, ending, self._attempt.nodes.wall))
+        plan, ending = self._attempt.plan, replace(failed(1, reason), at=self._loop.clock())
+        self._attempt.companions.deciding(replace(ending, pid=child.identity.pid))
+        self._attempt.nodes.fail(partial(first_suspect, plan, ending, self._attempt.nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, self._kill_ranks, child, at)
         self._loop.after(LOOK_AT_LAUNCHER_S, self._look_at, child)
-        child.launcher.failing(self._unless_ending, child, lambda: self._tell_ranks(child))
+        child.launcher.failing(self._unless_ending, child, partial(self._tell_ranks, child))
 
     def _look_at(self, child: Child) -> None:
         """End a launcher that waits although its ranks are gone: torchrun for other nodes (300 s), msrun for its scheduler."""
@@ -305,14 +331,18 @@ class Launchers:
             tree.send(child.identity, signal.SIGKILL)
         else:
             reason = f"{child.process.name} has ended its ranks after a failure of one, does not end itself, and tells nothing of it"
-            self._attempt.fail(Ending("failed", 1, reason))
+            self._attempt.fail(failed(1, reason))
 
     def _goes_on(self, child: Child) -> bool:
         return child.alive and not self._attempt.ending
 
     def _unless_ending(self, seconds: float, act: Callable[[], None]) -> None:
         """Call later, unless the job is ending then."""
-        self._loop.after(seconds, lambda: None if self._attempt.ending else act())
+        self._loop.after(seconds, self._act_unless_ending, act)
+
+    def _act_unless_ending(self, act: Callable[[], None]) -> None:
+        if not self._attempt.ending:
+            act()
 
     def _tell_ranks(self, child: Child) -> None:
         """Send SIGTERM to the ranks that the launcher is slow to signal."""
@@ -327,13 +357,13 @@ class Launchers:
     def _kill_ranks(self, child: Child, at: float) -> None:
         """Kill the launcher's remaining ranks after the grace, and tell the other nodes what the launcher has reported by now."""
         if child.alive:
-            self._attempt.nodes.tell_more(lambda: self._said(child, at))
+            self._attempt.nodes.tell_more(partial(self._said, child, at))
             for target in {*tree.descendants(child.identity.pid)} - {*child.between()}:
                 tree.send(target, signal.SIGKILL)
 
     def _said(self, child: Child, at: float) -> Suspect | None:
         failure = self.explained(child, decoded(child.reader.output.tail)) if child.reader else None
-        return of_launcher(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
+        return reported_suspect(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
 
     # Without a failure
 
@@ -352,6 +382,11 @@ class Launchers:
             looks = 0
         if alone_since and now - alone_since > child.launcher.lonely_s:
             reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
-            self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
+            self._attempt.fail(failed(WaitError.exit_code, reason))
         else:
             self._loop.after(LOOK_FOR_RANKS_S, self._look_for_ranks, child, looks, alone_since)
+
+
+def _end_service(service: Child) -> None:
+    if service.alive:
+        tree.send(service.identity, signal.SIGQUIT)

@@ -1,4 +1,4 @@
-"""Orphans of ranks: processes that ranklaunch has adopted because whoever had started them ended."""
+"""Orphans of ranks: processes that ranklaunch has adopted because their parent ended."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import contextlib
 import glob
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
 
-from ranklaunch.processes.child import LAUNCHER, LOOK_FOR_RANKS_S, Child
+from ranklaunch.processes.children import LAUNCHER, LOOK_FOR_RANKS_S, Child, Children
 from ranklaunch.redact import redact
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
-
-if TYPE_CHECKING:
-    from ranklaunch.processes.children import Children
 
 FOLLOW_S = 0.2  # for a program's helpers to end after it
 SAY_S = 1.0  # for orphans to end after SIGTERM, before the console names those that live
@@ -35,7 +33,10 @@ class Apart(NamedTuple):
 
 
 def apart(children: Mapping[int, Child]) -> Apart:
-    """Sort what lives below ranklaunch, without its helpers, such as those that take evidence. children: its own, by pid."""
+    """Sort the living processes below ranklaunch, without its helpers.
+
+    children: its own, by pid.
+    """
     living = [each for each in tree.helpers if tree.identify(each.pid) == each]
     helpers = {below for each in living for below in (each, *tree.descendants(each.pid))}
     found = apart_from(os.getpid(), children, {name for child in children.values() for name in child.launcher.CARRIERS})
@@ -43,7 +44,7 @@ def apart(children: Mapping[int, Child]) -> Apart:
 
 
 def apart_from(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
-    """Sort what lives below a process. own: pids that root has started itself."""
+    """Sort the living processes below a process. own: pids of its own children."""
     below = tree.by_parent()
     names = {carrier[: tree.NAME_BYTES] for carrier in carriers}
     result = Apart([], [], [])
@@ -71,7 +72,7 @@ class _Orphans:
 
     @property
     def notes(self) -> Iterator[str]:
-        """For the verdict."""
+        """Yield notes for the verdict."""
         ended = [f"{pid} ({command}) by {self._signals[pid]}" for pid, command in self._commands.items() if pid in self._signals]
         if ended:
             yield f"ended what the program had left: {_joined(ended)}"
@@ -81,11 +82,11 @@ class _Orphans:
 
 
 class Leftovers(_Orphans):
-    """Orphans of ranks that have succeeded, without those that end right after them, as Python's helpers do."""
+    """Orphans of ranks that have succeeded, without helpers that end right after the ranks."""
 
     def __init__(self, children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> None:
         pids = [each.pid for each in apart(children.running).left]
-        loop.run_until(lambda: not any(map(tree.entry, pids)), loop.clock() + FOLLOW_S)
+        loop.run_until(partial(_have_ended, pids), loop.clock() + FOLLOW_S)
         self._commands = {pid: command_of(pid) for pid in pids if tree.entry(pid)}
         self._signals = children.killed
         self._signals.clear()
@@ -99,8 +100,12 @@ class Leftovers(_Orphans):
 
 
 class Holders(_Orphans):
-    """Orphans that hold up a launcher whose ranks on this node are gone: it waits until nobody has their pipes any more, on every node.
-    They are ended, but for those from before the launcher. child: the launcher or, on other nodes, the service that carries its ranks."""
+    """Orphans that hold up a launcher whose ranks on this node are gone, and end them.
+
+    The launcher waits until no process has their pipes any more, on every node. Orphans from before
+    the launcher are left alone. child: the launcher or, on other nodes, the service that carries
+    its ranks.
+    """
 
     def __init__(self, child: Child, children: Mapping[int, Child], loop: Loop, grace_s: float, say: Callable[[str], None]) -> None:
         self._child = child
@@ -172,3 +177,7 @@ def command_of(pid: int) -> str:
     """Return the command of a process for messages, or the kernel's name of it if it has no words."""
     found = tree.entry(pid)
     return " ".join(" ".join(redact.argv(tree.command(pid)) or [found.name if found else ""]).split())[:LONGEST]
+
+
+def _have_ended(pids: Iterable[int]) -> bool:
+    return not any(map(tree.entry, pids))

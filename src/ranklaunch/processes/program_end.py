@@ -22,11 +22,11 @@ from ranklaunch.plan.model import PROGRAM as EACH
 from ranklaunch.processes.advice import Advice
 from ranklaunch.processes.orphans import apart, command_of
 from ranklaunch.processes.rank_heads import Placed, job_of
-from ranklaunch.supervise.ending import Ending
+from ranklaunch.supervise.ending import failed
 from ranklaunch.system import tree
 from ranklaunch.system.signals import code_of
 from ranklaunch.verdict import blame, folders
-from ranklaunch.verdict.model import Culprit
+from ranklaunch.verdict.model import Culprit, Ending, Judgement
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
@@ -78,7 +78,7 @@ class Whole:
         if now - self._alive_at > silent_s:
             what = self._shown(self._working())
             reason = f"ranks that {self._program} left at work gave no sign of life for {silent_s:g} s (RANKLAUNCH_END_TIMEOUT_S): {what}"
-            self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
+            self._attempt.fail(failed(WaitError.exit_code, reason))
         else:
             self._attempt.loop.after(LOOK_S, self.complete, go_on)
 
@@ -114,7 +114,7 @@ class Whole:
         believed = self._plan.trust.exit == PROGRAM
         failure = self._left_failure() or self._hidden_failure(believed=believed) or self._alone()
         if failure and believed:
-            self._attempt.notes.append(f"{failure.reason} (RANKLAUNCH_EXIT={PROGRAM})")
+            self._attempt.notes.append(f"{failure.judgement.reason} (RANKLAUNCH_EXIT={PROGRAM})")
         if failure and not believed:
             self._attempt.finishes.clear()  # the program's 0
             self._attempt.fail(failure)
@@ -169,7 +169,7 @@ class Whole:
         found = rules.alone(node, plan) if self._plan.runs == EACH and not self._plan.trust.each_node_alone else None
         if not found or rules.is_whole(node, plan):
             return None
-        return Ending("failed", ConfigError.exit_code, self._advice.alone(found))
+        return failed(ConfigError.exit_code, self._advice.alone(found))
 
     def _ending(self, code: int, reason: str, head: Head | None) -> Ending:
         record = next((each for each in (self._placed.ends(head.process) if head else ()) if each.chain), None)
@@ -182,7 +182,7 @@ class Whole:
             time=blame.iso(self._time_of(record)),
         )  # fmt: skip
         shown = f"{reason}: rank {rank} raised {line}" if line and rank is not None else f"{reason}: {line}" if line else reason
-        return Ending("failed", code, shown, culprit=culprit)
+        return Ending(Judgement("failed", code, shown, culprit))
 
     def _time_of(self, record: Record | None) -> float:
         return record.at if record else self._attempt.nodes.wall(self._attempt.loop.clock())

@@ -11,10 +11,10 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
+from ranklaunch.adapters.launchers.shared.base import PROOF_BEGUN
 from ranklaunch.errors import counted
 from ranklaunch.plan.model import Plan, RankOutputs, everything
-from ranklaunch.processes.child import LAUNCHER, Child, Success
+from ranklaunch.processes.children import LAUNCHER, Child, Success
 from ranklaunch.system.disk import DiskFiles
 
 MOST_PROOF = 64  # bytes of the file of Launcher.proof

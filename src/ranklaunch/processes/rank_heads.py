@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from ranklaunch.ends import records
 from ranklaunch.ends.records import Record
@@ -15,7 +16,7 @@ from ranklaunch.placement.model import OURS, Head, Key, Launcher
 from ranklaunch.placement.rules import Job
 from ranklaunch.placement.success import Node
 from ranklaunch.plan.model import PROGRAM, Plan
-from ranklaunch.processes.child import DECIDING, Child
+from ranklaunch.processes.children import DECIDING, Child
 from ranklaunch.processes.records import Records
 from ranklaunch.system import tree
 
@@ -54,8 +55,8 @@ class Placed:
 
     def node(self, children: Sequence[Child]) -> Node:
         """Return the heads and launchers that were seen. children: of ranklaunch, living and ended."""
-        heads = sorted(self._heads.values(), key=lambda each: each.at)
-        launchers = sorted(self._launchers.values(), key=lambda each: each.at)
+        heads = sorted(self._heads.values(), key=attrgetter("at"))
+        launchers = sorted(self._launchers.values(), key=attrgetter("at"))
         codes = {process: code for process, own in self._ends.items() if (code := model.raised_code(own)) is not None}
         own = frozenset((child.identity.pid, child.identity.start) for child in children if child.role in DECIDING)
         return Node(tuple(heads), tuple(launchers), codes, own, self._ranks)

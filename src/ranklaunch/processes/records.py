@@ -1,4 +1,7 @@
-"""Reads what processes of this node recorded of themselves (ranklaunch.rankside): a bounded number of files, each once."""
+"""Records of this node's ranks and launchers (ranklaunch.rankside): their folder, made before the processes start, and its reader.
+
+A bounded number of files is read, each once.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,11 @@ from collections.abc import Iterator
 
 from ranklaunch.ends import records
 from ranklaunch.ends.records import MOST_BYTES, MOST_FILES, Record
-from ranklaunch.system import disk
+from ranklaunch.env.settings import BELOW, RECORDS_DIR
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.record import write_file
+from ranklaunch.system import disk, tree
+from ranklaunch.verdict import folders
 
 MOST_NAMES = 4 * MOST_FILES  # that are looked at, in a folder with other files in it
 MOST_TOTAL = 16 * 1024 * 1024  # bytes of all files
@@ -26,7 +33,10 @@ class Records:
         self._bytes_left = MOST_TOTAL
 
     def new(self, seconds: float = 60.0) -> Iterator[Record]:
-        """Yield records that were not there the last time. What is left when so much time is over comes the next time."""
+        """Yield records that are new since the last call.
+
+        After `seconds` the rest waits for the next call.
+        """
         if not self._waiting and self._left > 0:
             self._find()
         until = time.monotonic() + seconds
@@ -45,3 +55,50 @@ class Records:
         self._known.update(new)
         kinds = [(ORDER.get(name.partition("-")[0], -1), name) for name in new]
         self._waiting = [name for kind, name in sorted(kinds, reverse=True) if kind >= 0]
+
+
+# The folder
+
+PRIVATE = 0o700
+
+
+class Recording:
+    """Records folder of one round.
+
+    If a launcher starts ranks on all nodes, also the pointer file by which ranks find the folder.
+    """
+
+    def __init__(self, round_folder: str) -> None:
+        self._round_folder = round_folder
+        self._pointer = ""
+
+    def variables(self, plan: Plan) -> dict[str, str]:
+        """Make the folder, and return the variable that names it; its value is "" (record nothing) if the folder cannot be made."""
+        value = next((each.value for each in plan.recorders.variables if each.name == RECORDS_DIR), "")
+        if not value:
+            return {}
+        folder = folders.records(self._round_folder, plan.job.node_index)
+        try:
+            disk.make_folder(os.path.dirname(folder))
+            os.makedirs(folder, PRIVATE, exist_ok=True)
+            if value.startswith(BELOW):
+                self._point(value[len(BELOW) :], os.path.abspath(folder))
+        except (OSError, disk.NotRegularError):
+            return {RECORDS_DIR: ""}
+        return {RECORDS_DIR: value}
+
+    def _point(self, pointers: str, folder: str) -> None:
+        os.makedirs(pointers, PRIVATE, exist_ok=True)
+        if os.path.islink(pointers) or os.stat(pointers).st_uid != os.geteuid():
+            raise PermissionError(pointers)
+        own = tree.identify(os.getpid())
+        self._pointer = os.path.join(pointers, f"{os.uname().nodename}-{own.pid}-{own.start}")
+        write_file(self._pointer, folder, 0o600)
+
+    def close(self) -> None:
+        if self._pointer:
+            try:
+                os.unlink(self._pointer)
+                os.rmdir(os.path.dirname(self._pointer))
+            except OSError:  # others use the folder too
+                pass

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Node, Program
 from ranklaunch.env.reader import Reader

@@ -1,4 +1,4 @@
-"""What stands behind the name of a secret and is none: code, counts, words that are said of one."""
+"""Harmless text behind the name of a secret: code, counts, words about a secret."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ _BEFORE = 40  # characters, where argparse names what it refuses
 
 
 def is_code(found: re.Match[str], value: str) -> bool:
-    """Return True for code that has no secret in it: a call without any text, os.environ["TOKEN"], a list of numbers; and for what an
-    option takes, in a program's help."""
+    """Return True for code without a secret: a call without text, os.environ["X"], numbers.
+
+    Also for the placeholder of an option's value in a program's help.
+    """
     names = (found[1] or "").strip("-").replace("-", "_").upper(), (found[2] or "").rpartition(".")[2]
     if value in filter(None, names) or any(pattern.fullmatch(value) for pattern in (_NUMBERS, SUBSCRIPT, _NAMES_CODE)):
         return True

@@ -1,4 +1,4 @@
-"""Lines without the secrets in them, also where one goes on in the next line."""
+"""Lines of output without their secrets, also if a value stands in the line after its name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,295 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ranklaunch.redact import harmless, names
-from ranklaunch.redact.line import is_secret, without_secrets
-from ranklaunch.redact.names import HIDDEN
-from ranklaunch.redact.syntax import CONTROL, IS, QUOTED_AGAIN, TAG
+from ranklaunch.redact import forms, harmless
+from ranklaunch.redact.forms import HIDDEN, STEMS
+from ranklaunch.redact.patterns import TOKENS
+
+# How names and values stand in a line
+
+CONTROL = re.compile(r"(?:\x1b|\\{1,16}(?:x1[bB]|u001[bB]|033|e))\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what moves a cursor
+IS = r"\s{0,32}(?::=|[=-]>|=(?!=)|:(?![:=])|：|＝|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
+# What stands before a quote where a text was quoted again, or has bytes: {\\"token\\": \\"x\\"}, b'token'
+QUOTED_AGAIN = re.compile(r"\\{1,16}(?=['\"])|(?<![\w\"-])[bBuU](?=\\{0,16}\")|(?<![\w'-])[bBuU](?=\\{0,16}')")
+# A line end or a tab in a text that was quoted is white space as long as it was, so that it is no letter of the name behind it.
+_WRITTEN = re.compile(r"\\{1,16}[nrt]")
+_BLANKS = str.maketrans("\\nrt", "\x1c\x1d\x1e\x1f")
+_BACK = {blank: letter for letter, blank in _BLANKS.items()}
+BREAK = r"[\x1c-\x1f]"
+TAG = r"(?:\[[^\]\s]{1,40}\]:?\s)?"  # of a rank
+
+
+def with_breaks(text: str) -> str:
+    """Return a text whose written line ends and tabs are control characters of the same length."""
+    return _WRITTEN.sub(_as_blanks, re.sub(BREAK, " ", text))
+
+
+def _as_blanks(found: re.Match[str]) -> str:
+    return found[0].translate(_BLANKS)
+
+
+def without_breaks(text: str) -> str:
+    return text.translate(_BACK)
+
+
+# One line
+
+_ESCAPE = "\x1b"
+# "token": "x\"y", where what is quoted has such quotes itself: up to where the value begins. The same with more \ in a text quoted again.
+_QUOTED = re.compile(rf"(?<![\w.-])([\w.-]{{1,64}})\\{{0,16}}(?:['\"]?{IS}|['\"],\s?)(\\{{0,16}})(['\"])")
+# --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where
+# the value begins
+_NAME = re.compile(
+    rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{STEMS}))"
+    rf"(?:(-{{1,2}}[\w.-]{{1,64}})(?:{IS}|\s{{1,8}}|['\"], ?(?=['\"]))|([\w.-]{{1,64}})"
+    rf"(?::\s?[\w.\[\], |]{{1,64}}\s?=\s?(?=['\"{{\[(])|['\"]?{IS}|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
+)
+_PROSE = re.compile(  # the token is X, API key provided: X, of a word that looks like one
+    r"(?i)(?<![\w.-])((?:(?:password|passwd|passphrase|secret|token|api[ _-]?key)\s{1,4}(?:is|was)\s{0,4}:?"
+    r"|(?:password|passwd|passphrase|api[ _-]?key)(?:\s{1,4}(?:provided|given|used))?:?"
+    r"|(?:invalid|bad|wrong|expired|revoked|unknown)\s{1,4}(?:secret|token):?)\s{1,4}['\"]?)"
+    r"(?=[^\s'\"]{0,64}\d)(?=[^\s'\"]{0,64}[a-z])[^\s'\",;)}\]]{6,}"
+)
+_SPACED = re.compile(  # Secret Access Key: X, wandb.login(key="X"), a line of .netrc, and what wandb says of this file
+    r"(?i)(\b(?:(?:secret|api|account|private) (?:access )?key|(?:access|auth) (?:key|token))\s{0,8}[:=]\s{0,8}['\"]?"
+    r"|\blogin\([^()'\"]{0,100}\bkey\s?=\s?['\"]|\blogin\s{1,4}\S{1,128}\s{1,4}password\s{1,4}"
+    r"|\bnetrc file:\s{1,4}(?![~/.]|[a-z]:\\))"
+    rf"(?!{harmless.SAID_OF_ONE}(?:[\s,;.)]|$))[^\s'\",;)}}\]]+"
+)
+_BAR = r"|\u2502\u2503\u2551"  # between cells
+_CELLS = re.compile(  # | password | X |, of a word that is more than letters, as a heading is not
+    rf"([{_BAR}]\s{{0,64}}[*`]{{0,2}}(-{{0,2}}[A-Za-z][\w.-]{{0,63}})[*`:]{{0,3}}\s{{0,64}}[{_BAR}]{{1,2}}\s{{0,64}})"
+    rf"(?=[A-Za-z _-]{{0,64}}[^A-Za-z _{_BAR}-])([^{_BAR}]{{1,400}})(?=[{_BAR}])"
+)
+_ATTRIBUTES = re.compile(r"(\b(?:key|name)=(['\"])([\w.-]{1,64})\2\s{1,8}value=(['\"]))([^'\"]{1,400})(?=\4)")  # of XML
+_PAIR = re.compile(r"(?<![\w.\])])\(['\"]")  # what begins one, and no call
+# Elsewhere they are two names.
+_CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv", "getenv", "environ.get") for quote in "'\"")
+_COLUMNS = re.compile(  # password   X, of a word that looks like one, and no number, version or path
+    r"(\s*([A-Za-z][\w.-]{0,63})(?:\t|\s{2})\s{0,200})(?!\d{1,9}[.x:e]\d|[~./]|\d{1,9}[A-Za-z%/]{1,5}\s*$)"
+    r"(?=[^\d\s]*\d)(?=[^A-Za-z\s]*[A-Za-z])([^\s()\[\]]{6,})\s*"
+)
+_VALUE = re.compile(r"(?:-{1,8}(?=\w)|[^\s\"',;)}\]<>-])[^\s\"',;)}\]]{0,400}")
+_NO_VALUE = re.compile(r"(?<=\S)=\s{1,32}$")  # TOKEN= --lr 1
+# What may stand before a name in a line that says nothing but its value; there, what a value holds cannot be what follows it.
+_BEFORE_NAME = re.compile(rf"\s*{TAG}\s*(?:[-+]{{1,4}}\s)?(?:(?:export|declare -x|ENV)\s{{1,4}})?['\"]?")
+_MOST_BEFORE = 80
+_ODD = re.compile(r"(?!<[\w.-]{1,64}(?:>|\s))[,;)}\]<>-]\S{0,64}\w")  # and not <TOKEN>, which stands for one
+_PASSWORD = re.compile(r"(?i)(?:passw(?:or)?d|passphrase|pwd)$")  # may have blanks
+_MORE_THAN_WORDS = re.compile(r"[=:](?:\s|$)|\w[=:]|\s(?:#|--?\w)")
+_ONE_WORD = re.compile(r"\S*[^\s\"',;)}\]](?=[\"',;)}\]]*\s*$)")
+_NEXT_PAIR = re.compile(r"[,;][A-Za-z_-][\w.-]{0,63}[=:]")
+_OF_SERVICES = re.compile(r"\{\s?['\"](?:hf|huggingface|wandb|git\w{1,16}|openai|api|access|auth|refresh)\w{0,16}['\"]\s?:\s?['\"]")
+_REFUSED = re.compile(  # by argparse: argument -t/--token: invalid int value: 'X'
+    r"(\bargument (?:-\w[/, ]{1,2})?(--?[A-Za-z][\w-]{0,63})(?:/[^:\s]{1,64})?: invalid [\w.<> ]{0,64}(?:value|choice)?: )"
+    r"('[^']{0,400}'|\"[^\"]{0,400}\")"
+)
+_MORE = re.compile(r"\s{0,8}(?:or\b|and\b|if\b|[-+*%.\[|])")
+_NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # of an expression: os.environ["X"] or "hunter2" has more
+_SEVERAL_QUOTES = re.compile(  # of Python; 'X'"'"'Y' and 'X'\''Y' of a shell, the latter without its backslash
+    r"'''[^']{1,400}'''|\"\"\"[^\"]{1,400}\"\"\"|'[^']{0,400}'(?:(?:\"'\"|')'[^']{0,400}'){1,16}"
+)
+_QUOTED_ONCE = re.compile(  # 'X'; all of the line where nothing closes the quote
+    r"(?s)'(?:[^']{1,4095}'|(?!').*)|\"(?:[^\"]{1,4095}\"|(?!\").*)"
+)
+_CALL = re.compile(r"[\w.]{1,64}\(")  # auth=HTTPBasicAuth("user", "X")
+_NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is code
+    rf"(?i:bearer|basic)|[{_BAR}]|EMPTY|<\|.*|[|>][-+\d]{{1,2}}|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
+)
+_BEFORE_VALUE = re.compile(  # of YAML; of a header
+    rf"(?:(?:{forms.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
+)
+_BREAK = re.compile(BREAK)
+_ANY_NAME = re.compile(r"-{0,2}[\w.-]{1,64}['\"]?\s?[:=]")
+# Quotes and what ends a value elsewhere, where more of it follows that is no other NAME=value
+_REST = re.compile(
+    r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|(?<=[,;])[A-Za-z_-][\w.-]{0,63}\s?[=:]))"
+    rf"|{BREAK}{{2,64}}(?!{BREAK})(?=[^\s\"',;)}}\]])(?!{_ANY_NAME.pattern}))*"
+)
+
+
+def without_secrets(line: str, own: bool) -> str:
+    """Return one line without its secrets, whatever colours they have and however often they were quoted. own: as with `shown`."""
+    marked = CONTROL.sub(_ESCAPE, line) if _ESCAPE in line or "\\" in line else line
+    quoted = "'" in line or '"' in line
+    bare = QUOTED_AGAIN.sub("", marked) if quoted else marked
+    marked = QUOTED_AGAIN.sub("", _with_quotes_inside(marked)) if quoted else marked
+    hidden = _named(TOKENS.sub(HIDDEN, with_breaks(marked)).replace(_ESCAPE, ""), own)
+    return line if hidden == with_breaks(bare).replace(_ESCAPE, "") else without_breaks(hidden)
+
+
+def _with_quotes_inside(line: str) -> str:
+    """Hide values that hold quotes themselves, while the backslashes before these quotes are still there."""
+    if "\\'" not in line and '\\"' not in line:
+        return line
+    shown, begin = [], 0
+    for found in _QUOTED.finditer(line):
+        if found.start() < begin or not forms.is_secret(found[1]):
+            continue
+        end = _closing(line, found.end(), len(found[2]), found[3])
+        if found[3] in line[found.end() : end]:
+            shown.append(f"{line[begin : found.end()]}{HIDDEN}")
+            begin = end
+    return "".join([*shown, line[begin:]])
+
+
+def _closing(line: str, at: int, backslashes: int, quote: str) -> int:
+    """Return the end of a quoted value. Deeper quotes have more backslashes; pairs of backslashes belong to the value."""
+    for found in re.compile(rf"(\\*){quote}").finditer(line, at, at + harmless.MOST_QUOTED):
+        more = len(found[1]) - backslashes
+        of_pairs = more > 0 and not backslashes and more % 2 == 0
+        if more == 0 or (of_pairs and not line[found.end() : found.end() + 1].isalnum()):
+            return found.end() - 1 - backslashes
+    return len(line)
+
+
+def _named(line: str, own: bool) -> str:
+    line = _by_form(line)
+    columns = _COLUMNS.fullmatch(line)
+    if columns and is_secret(columns[2], columns[3]):
+        return f"{columns[1]}{HIDDEN}"
+    shown, begin, end = [], 0, 0
+    while found := _NAME.search(line, end):
+        before_value = _BEFORE_VALUE.match(line, found.end())
+        at, end = (before_value or found).end(), max(found.end(1), found.end(2))
+        value = _secret(line, found, at, own)
+        if value:
+            shown.append(f"{line[begin:at]}{forms.hidden_as(value)}")
+            begin = end = _end(line, found, at, value)
+    return "".join([*shown, line[begin:]])
+
+
+def _secret(line: str, found: re.Match[str], at: int, own: bool) -> str:
+    """Return the value behind a name if that is a secret, else ""."""
+    name = found[1] or found[2]
+    is_secret_name = forms.is_secret(name) or (name == "tokens" and bool(_OF_SERVICES.match(line, at)))
+    value = _value(line, at, is_secret_name) or (_odd(line, found, at) if is_secret_name else "")
+    if not value or not _belongs(line, found, at, value) or _means_else(line, found, at, value, own):
+        return ""
+    # What has been hidden is a secret too, as the rest of the word may not be.
+    is_known = is_secret_name and (value == HIDDEN or name == "tokens")
+    return value if is_known or is_secret(name, value.strip("'\"")) else ""
+
+
+def _by_form(line: str) -> str:
+    """Hide secrets that have a form of their own: URLs, headers, commands, prose, cells."""
+    line = _PROSE.sub(rf"\1{HIDDEN}", forms.programs(forms.url(forms.headers(line))))
+    line = forms.named_values(_SPACED.sub(rf"\1{HIDDEN}", line))
+    line = _REFUSED.sub(_refused, line)
+    line = _CELLS.sub(_cell, line)
+    return _ATTRIBUTES.sub(_attribute, line)
+
+
+def _refused(found: re.Match[str]) -> str:
+    return f"{found[1]}{forms.hidden_as(found[3])}" if forms.is_secret(found[2]) else found[0]
+
+
+def _attribute(found: re.Match[str]) -> str:
+    return f"{found[1]}{HIDDEN}" if is_secret(found[3], found[5]) else found[0]
+
+
+def _belongs(line: str, found: re.Match[str], at: int, value: str) -> bool:
+    """Return False if the value belongs to another name: it is the next option, the next of two names, or the name in the next line."""
+    if value.startswith("-") and (found[0][-1:].isspace() and (found[1] or _NO_VALUE.search(found[0]))):
+        return False
+    if _BREAK.search(found[0]) and _ANY_NAME.match(line, at):
+        return False
+    return not found[3] or line.endswith(_CALLS, 0, found.start()) or _is_pair(line, found.start(), at + len(value))
+
+
+def _means_else(line: str, found: re.Match[str], at: int, value: str, own: bool) -> bool:
+    if (own or harmless.is_refused(line, found)) and found[0].endswith(": ") and value[:1] not in ("'", '"'):
+        return True  # prose about the name
+    if harmless.is_code(found, value) or harmless.is_no_access(line, found, at, value):
+        return True
+    return harmless.is_harmless(found[1] or found[2], value) and _is_all(line, found, at + len(value))
+
+
+def _cell(found: re.Match[str]) -> str:
+    value = found[3].rstrip()
+    return f"{found[1]}{HIDDEN}{found[3][len(value) :]}" if is_secret(found[2], value) else found[0]
+
+
+def _is_all(line: str, found: re.Match[str], end: int) -> bool:
+    """Return True if the value ends here. A password in a line of its own may have more words."""
+    words = found[0].endswith(": ") and _PASSWORD.search(found[2] or "")
+    return bool(_NOTHING_MORE.match(line, end)) if words else _end_of_word(line, end, end + _MOST_BEFORE) == end
+
+
+def _is_pair(line: str, begin: int, end: int) -> bool:
+    """Return True for a pair of a dict's items: ("token", "X"). Elsewhere they are two names."""
+    return begin > 1 and line[end : end + 1] == ")" and bool(_PAIR.search(line, max(0, begin - 3), begin))
+
+
+def _value(line: str, at: int, is_secret: bool) -> str:
+    """Return the value at a place, with the quotes around it; of a secret also all between brackets."""
+    subscript = harmless.SUBSCRIPT.match(line, at)
+    if subscript:
+        return subscript[0] if _NOTHING_MORE.match(line, subscript.end()) else line[at:]
+    call = _CALL.match(line, at) if is_secret else None
+    if call or (is_secret and line.startswith(harmless.BRACKETS, at)):
+        end = _end_of_brackets(line, call.end() - 1 if call else at)
+        return line[at:] if call and _MORE.match(line, end) else line[at:end]
+    found = _SEVERAL_QUOTES.match(line, at) or _QUOTED_ONCE.match(line, at) or _VALUE.match(line, at)
+    return found[0] if found else ""
+
+
+def _end_of_brackets(line: str, at: int) -> int:
+    """Return the end of the closing bracket for the one that opens here, or the end of the line if none closes."""
+    depth = 0
+    for found in re.finditer(r"[{}\[\]()]", line[at : at + harmless.MOST_QUOTED]):
+        depth += 1 if found[0] in harmless.BRACKETS else -1
+        if depth == 0:
+            return at + found.end()
+    return len(line)
+
+
+def is_secret(name: str, value: str) -> bool:
+    return not _NO_SECRET.fullmatch(value.rstrip("`")) and forms.is_value_secret(name, value)
+
+
+def _odd(line: str, found: re.Match[str], at: int) -> str:
+    """Return a value that begins with a character of punctuation: PASSWORD=)x, --password )x"""
+    odd = _ODD.match(line, at) if _is_whole(line, found) or (found[1] and (found[0][-1] == "=" or line[at : at + 1] != ">")) else None
+    return odd[0] if odd else ""
+
+
+def _end(line: str, found: re.Match[str], at: int, value: str) -> int:
+    """Return the end of a value, with more of its line that may belong to it.
+
+    value: its beginning.
+    """
+    end = at + len(value)
+    if value[0] in "'\"":
+        return end
+    rest = _rest_of_line(_BREAK.split(line[at:], 1)[0], found) if _is_whole(line, found) else 0
+    return max(at + rest, _end_of_word(line, end, len(line)))
+
+
+def _end_of_word(line: str, at: int, most: int) -> int:
+    rest = _REST.match(line, at, most)
+    return rest.end() if rest else at
+
+
+def _rest_of_line(rest: str, found: re.Match[str]) -> int:
+    """Return the length of the value if nothing stands before its name: one word, and of a password several."""
+    word = _ONE_WORD.match(rest)
+    if word and (found[2].isupper() or not _NEXT_PAIR.search(rest)):
+        return word.end()
+    words = found[0].endswith(": ") and _PASSWORD.search(found[2]) and not _MORE_THAN_WORDS.search(rest)
+    return len(rest.rstrip()) if words else 0
+
+
+def _is_whole(line: str, found: re.Match[str]) -> bool:
+    """Return True if the line begins with the name."""
+    near = max(0, found.start() - _MOST_BEFORE)
+    breaks = [each.end() for each in _BREAK.finditer(line, near, found.start())]
+    if not found[2] or (near and not breaks):
+        return False
+    return bool(_BEFORE_NAME.fullmatch(line, breaks[-1] if breaks else 0, found.start()))
+
+
+# Lines: a value may stand in the next one
 
 # Whose value is in the next line, or in all that are indented more, as YAML has text of several lines.
 _OPEN = re.compile(rf"(?<![\w.-])(?:(-{{1,2}}[\w.-]{{1,64}})['\"]?,?|([\w.-]{{1,64}})['\"]?{IS}([|>][-+\d]{{0,2}})?)\s{{0,8}}\\?$")
@@ -28,7 +313,7 @@ _BODY_IN_LINE = re.compile(r"(PRIVATE KEY-----)[A-Za-z0-9+/=\\ ]{8,}")
 
 
 class _Before(NamedTuple):
-    """What a line says of the next: of which name it may have the value, how, and how far the line was indented."""
+    """Name whose value may follow in the next line. way: alone, list, block or beside; indent: columns of the line with the name."""
 
     name: str = ""
     way: str = ""
@@ -36,8 +321,8 @@ class _Before(NamedTuple):
 
 
 def shown(given: Iterable[str], own: bool = False) -> tuple[str, ...]:
-    """Those without secrets are as they were, control characters and all. own: ranklaunch's own words, which have the name of what they are
-    about before a colon."""
+    """Return lines with their secrets hidden; lines without secrets are unchanged. own: the lines are ranklaunch's own sentences, in which
+    a word before a colon is a subject and no name of a secret."""
     result, before = [], _Before()
     for line in given:
         result.append(without_secrets(_continued(line, before) if before.name else line, own))
@@ -48,7 +333,7 @@ def shown(given: Iterable[str], own: bool = False) -> tuple[str, ...]:
 
 
 def _left_open(line: str, shown: str, before: _Before) -> _Before:
-    """Of a secret that goes on in the next line."""
+    """Return the secret whose value goes on in the next line."""
     end = QUOTED_AGAIN.sub("", CONTROL.sub("", line[-_OPEN_WITHIN:])).rstrip("\r")
     if end.endswith("\\") and shown.endswith(HIDDEN):
         return _Before("secret", "alone")
@@ -58,16 +343,16 @@ def _left_open(line: str, shown: str, before: _Before) -> _Before:
 
 
 def _opened(line: str, end: str) -> _Before:
-    """Return the name at the end of a line, or that is all of the line, if a secret is called like that."""
+    """Return the name of a secret at the end of a line, or the name that is the whole line."""
     found = _OPEN.search(end)
-    if found and names.is_secret(found[1] or found[2]):
+    if found and forms.is_secret(found[1] or found[2]):
         return _Before(found[1] or found[2], "block" if found[3] else "list" if found[2] else "alone", _indent(line))
     bare = _BARE.fullmatch(end) if len(line) <= _OPEN_WITHIN else None
-    return _Before(bare[1], "beside") if bare and names.is_secret(bare[1]) else _Before()
+    return _Before(bare[1], "beside") if bare and forms.is_secret(bare[1]) else _Before()
 
 
 def _continued(line: str, before: _Before) -> str:
-    """A line with the value in it that belongs to the name in the line before."""
+    """Hide the value of the name in the line before."""
     marked = QUOTED_AGAIN.sub("", CONTROL.sub("", line))
     if before.way in ("alone", "list"):
         return _alone(line, marked, before.name)
@@ -76,7 +361,7 @@ def _continued(line: str, before: _Before) -> str:
     found = _BESIDE.match(marked)
     if not found or not _is_told(before.name, found[2]):
         return line
-    return f"{found[1]}{names.hidden_as(found[2])}{marked[found.end() :]}"
+    return f"{found[1]}{forms.hidden_as(found[2])}{marked[found.end() :]}"
 
 
 def _is_told(name: str, value: str) -> bool:
@@ -94,9 +379,9 @@ def _is_within(line: str, before: _Before) -> bool:
 
 
 def _alone(line: str, marked: str, name: str) -> str:
-    """A line that is nothing but the value of this name."""
+    """Hide a line that consists of the value of this name."""
     found = _ALONE.fullmatch(marked.rstrip("\\ "))
     is_name = found and (found[2].endswith(":") or (name[0] == found[2][0] == "-"))
     if not found or is_name or not _is_told(name, found[2]):
         return line
-    return f"{found[1]}{names.hidden_as(found[2])}{found[3]}"
+    return f"{found[1]}{forms.hidden_as(found[2])}{found[3]}"

@@ -1,4 +1,4 @@
-"""Values, commands and environments without the secrets in them."""
+"""Values, commands and environments without their secrets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ranklaunch.redact.members import loose, pairs
-from ranklaunch.redact.names import HIDDEN, hidden_value, is_secret, is_value_secret
-from ranklaunch.redact.programs import in_words, programs
-from ranklaunch.redact.web import headers, url
+from ranklaunch.redact.forms import HIDDEN, headers, hidden_value, in_words, is_secret, is_value_secret, loose, pairs, programs, url
 
 # How tokens begin that are told by their own form: a quick look, for few commands have any.
 _MAY_BE_TOKEN = (
@@ -35,7 +32,7 @@ _IN_COMMAND = (
 
 
 def argv(words: Iterable[str]) -> tuple[str, ...]:
-    """A command without tokens, and with the values of secret options hidden, in --name=value, NAME=value and --name value form."""
+    """Return a command without tokens and secrets (--name=value, NAME=value, --name value)."""
     result: list[str] = []
     option = before = ""  # option: the one whose value may come next
     for word in in_words(words):
@@ -63,14 +60,17 @@ def _word(word: str) -> str:
 
 
 def _option(word: str, before: str) -> str:
-    """Return the option whose value may be the next word. sshpass takes the password by -p, which is a port or a path elsewhere."""
+    """Return the option whose value may be the next word.
+
+    sshpass takes the password by -p, an option with another meaning elsewhere.
+    """
     if "=" in word or not _has_name(word):
         return ""
     return "password" if word == "-p" and before.endswith("sshpass") else word
 
 
 def text(value: str) -> str:
-    """A setting's value with whatever secrets it holds hidden: options of a launcher, URLs."""
+    """Hide the secrets in the value of a setting: options of a launcher, URLs."""
     if HARMLESS.fullmatch(value):
         return value
     value = headers(value)
@@ -84,7 +84,7 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def tokens(text: str) -> str:
-    """Text with what is a token by its own form hidden."""
+    """Hide tokens that are known by their form."""
     if not re.search(_MAY_BE_TOKEN, text):
         return text
     from ranklaunch.redact.patterns import TOKENS  # few plans need them
@@ -93,7 +93,7 @@ def tokens(text: str) -> str:
 
 
 def _command(text: str) -> str:
-    """What a shell is given to run, with the values of secret options and variables hidden."""
+    """Hide secret options and variables in a command for a shell."""
     for pattern in _IN_COMMAND:
         text = re.sub(pattern, hidden_value, text)
     return _as_lines(programs(headers(url(text))))
@@ -104,7 +104,10 @@ def _looks_like_option(word: str) -> bool:
 
 
 def _words(value: str) -> list[str]:
-    """As shlex.split, which takes a time that grows with the square of a word's length; nothing where it raises ValueError."""
+    """Split a value into words as shlex.split does, in linear time.
+
+    Return no words if shlex would raise ValueError.
+    """
     if _NO_WORDS.isdisjoint(value):
         return [value] if value else []
     words: list[str] = []
@@ -122,7 +125,7 @@ def _words(value: str) -> list[str]:
 
 
 def _inside(value: str) -> str:
-    """A value with what it holds hidden: members of JSON and NAME=value that are called like secrets, what URLs and headers hold."""
+    """Hide secrets inside a value: members of JSON, NAME=value, URLs and headers."""
     if HARMLESS.fullmatch(value):
         return value
     members = _json(value)
@@ -152,7 +155,7 @@ def _of_line(value: str) -> str:
 
 
 def _as_lines(value: str) -> str:
-    """A value that has names and values in it, as commands, TOML and YAML do, without the secrets that are told in the ways of lines."""
+    """Hide secrets in a command, TOML or YAML, as in lines of output."""
     if not any(map(_may_be_secret, re.findall(_BEFORE_VALUE, re.sub(_LINE_END, " ", value)))):
         return value
     from ranklaunch.redact import lines  # few plans need it
@@ -161,7 +164,7 @@ def _as_lines(value: str) -> str:
 
 
 def _may_be_secret(name: str) -> bool:
-    """Whether a look at its value is worth the while, which few plans need."""
+    """Return True if the value of this name is worth a look, as few are."""
     return bool(re.search(_OF_VALUES, name)) or is_secret(name)
 
 
@@ -176,7 +179,7 @@ def _members(found: Any) -> Any:
 
 
 def _of_member(name: str, value: Any) -> Any:
-    """Below the name of a secret, all text is one: {"token": {"value": "x"}}."""
+    """Hide a member. Below the name of a secret all text is secret: {"token": {"value": "x"}}."""
     return _texts_hidden(value) if is_secret(name) else _members(value)
 
 

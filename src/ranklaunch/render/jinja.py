@@ -23,8 +23,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.render import quoting
-from ranklaunch.render.simple import OURS
+from ranklaunch.render import OURS, quoting
 
 T = TypeVar("T")
 _MOST_SAID = 1000  # characters: an error may quote a value

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from ranklaunch import showing
 from ranklaunch.fields import NOTHING, names
-from ranklaunch.redact import output_text
 from ranklaunch.redact.lines import shown
 from ranklaunch.report.model import Outcome
 
@@ -34,7 +33,7 @@ def text(value: object, most: int = MOST_TEXT) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _shown(value: str) -> str:
-    return output_text.text(value.encode(errors="replace").decode(), own=True)
+    return showing.fit_to_show(value.encode(errors="replace").decode(), own=True)
 
 
 _OUTCOMES: Mapping[object, Outcome] = {"succeeded": "succeeded", "failed": "failed", "stopped": "stopped"}

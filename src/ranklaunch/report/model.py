@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ranklaunch.fields import as_dict
-from ranklaunch.verdict.avoid import SuspectHost as SuspectHost
+from ranklaunch.verdict.blame import SuspectHost as SuspectHost
 from ranklaunch.verdict.model import KnownError as KnownError
 
 SCHEMA: Final = "ranklaunch.report/1"

@@ -1,5 +1,5 @@
-"""What a round leaves behind, and what is done until nothing of it is there any more: its files in shared memory, the port of its
-rendezvous, the memory of devices. Its processes have ended before."""
+"""Leftovers of a round, and waits until nothing of them remains: files in shared memory, the port
+of the rendezvous, the memory of devices. The processes of the round have ended before."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Ask = Callable[[tuple[str, ...]], str]  # a program's output; "" where it is not
 
 @dataclass(frozen=True)
 class Held:
-    """What the processes of a round had. pids: theirs. files: in shared memory. before: what was there at their start, by name and
-    number of the inode."""
+    """Resources of the processes of a round. pids: of the processes. files: in shared memory.
+    before: content of shared memory at their start, by name and inode."""
 
     pids: frozenset[int] = frozenset()
     files: frozenset[str] = frozenset()
@@ -153,8 +153,8 @@ def _port(plan: Plan) -> int:
     """Port of the rendezvous, where that is on this node; 0 where ranks meet by MPI and may leave the port to others."""
     if plan.method in BY_MPI:
         return 0
-    said = next((reading.value for reading in plan.values if reading.name == "master_port"), "")
-    return int(said) if said.isdecimal() and plan.job.node_index == 0 else 0
+    value = next((reading.value for reading in plan.values if reading.name == "master_port"), "")
+    return int(value) if value.isdecimal() and plan.job.node_index == 0 else 0
 
 
 def _wait_for_port(port: int, loop: Loop, over: Callable[[], bool]) -> None:

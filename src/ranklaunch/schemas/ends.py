@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.ends.model import Decided, JobFacts, MemoryKills, OtherProcess, RankEnd, Stop
+from ranklaunch.ends.model import JobFacts, MemoryKills, OtherProcess, RankEnd, Stop
 from ranklaunch.ends.records import Process, Raised, Record
-from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import Because, Culprit, Suspect
 
 
 class NodeState(TypedDict, total=False):
@@ -28,6 +28,23 @@ class NodeState(TypedDict, total=False):
     gone: str
     hung: bool
     stop: list[int | str]
+
+
+class Decided(TypedDict):
+    """What decided on this node; nothing that follows changes it. reason: "" where the end of a process says it. pid: of the child whose
+    end decided. culprit: who is to blame, where no process of this node decided. killed: ranklaunch itself was killed. hung: the job hung.
+    from_elsewhere: another node decided. because: rules that named suspects of a hang."""
+
+    outcome: str
+    exit_code: int
+    reason: str
+    at: float
+    pid: int | None
+    culprit: Culprit | None
+    killed: bool
+    hung: bool
+    from_elsewhere: bool
+    because: list[Because]
 
 
 class Ends(TypedDict):

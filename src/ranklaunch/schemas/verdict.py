@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.verdict.avoid import SuspectHost
+from ranklaunch.verdict.blame import SuspectHost
 from ranklaunch.verdict.model import Because, Culprit, Victim
 
 

@@ -190,6 +190,8 @@ class ModelArts:
     outputs: Objects = objects("folders that are copied out: name, obsUrl, and as an option localDir")
     log_url: str = text("", "OBS folder for logs, such as /bucket/log/", pattern=r"(?:obs:/)?/[^\0]*/")
     priority: int = whole(0, 0, 3, "1 to 3; 0: the platform's default")
+    hang_retry: bool = flag(False, "ModelArts starts a job anew that it takes for hung")
+    unconditional_retry: bool = flag(False, "ModelArts starts the job anew after any exit code but 0")
     volumes: Objects = objects("volumes, as the API has them: nfs, pfs or obs")
 
 
@@ -206,6 +208,10 @@ class Slurm:
         "",
         "time limit of each start, as sbatch --time has it (90, 12:00:00, 2-00:00:00); SIGTERM comes lifecycle.gracePeriodSeconds before",
     )
+    save_before: int = whole(
+        0, 0, 65535, "seconds before the time limit at which the script has all ranks save, stops them and requeues the job; 0: never; "
+        "in place of SIGTERM",
+    )  # fmt: skip
     output: str = text("", "file of the job's output, as sbatch --output has it (logs/%x-%j.out); its folder must be there")
     setup: tuple[str, ...] = texts("lines of the script before srun, as the shell takes them, such as module load cuda")
     srun_options: tuple[str, ...] = texts("further options of srun, such as --mpi=none", pattern=keys.OPTION)

@@ -18,6 +18,7 @@ DEFAULT_RESOURCES = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cp
 TABLE_FOLDERS = {"ascend-operator": "/user/serverid/devindex/config", "cce": "/user/config", "file": "", "none": ""}
 OF_MODELARTS = r"\$\{MA_[A-Z0-9_]+\}"  # what its shell puts into the program and its arguments
 SECONDS_OF_HOUR = 3600
+POOL_FLAVOR = "modelarts.pool.visual.{}"  # of a dedicated pool
 POOL_FLAVORS = {1: "xlarge", 2: "2xlarge", 4: "4xlarge", 8: "8xlarge", 16: "16xlarge"}
 
 # Variables of ranklaunch that follow from a value of the specification.
@@ -210,7 +211,7 @@ def resources(spec: JobSpec, with_devices: bool = True) -> dict[str, dict[str, s
 def flavor(spec: JobSpec) -> str:
     """Of ModelArts."""
     size = POOL_FLAVORS.get(spec.devices_per_node, "")
-    return spec.modelarts.flavor or (f"modelarts.pool.visual.{size}" if spec.modelarts.pool_id and size else "")
+    return spec.modelarts.flavor or (POOL_FLAVOR.format(size) if spec.modelarts.pool_id and size else "")
 
 
 def hours_of_deadline(spec: JobSpec) -> int:

@@ -82,6 +82,8 @@ def _modelarts(spec: JobSpec) -> Iterator[str]:
         yield f"modelarts.flavor: required (--flavor), unless modelarts.poolId is set (--pool-id) and devicesPerNode is one of {sizes}"
     if len(environment(spec)) > MOST_MODELARTS_VARIABLES:
         yield f"env: {len(environment(spec))} variables with ranklaunch's own, expected at most {MOST_MODELARTS_VARIABLES}"
+    if spec.modelarts.hang_retry and spec.device.kind == "cpu":
+        yield "modelarts.hangRetry: ModelArts looks for hangs in jobs with GPUs or NPUs alone"
     yield from _names_of_variables(spec)
     for name, value in spec.env.items():
         if len(name) > MOST_MODELARTS_NAME or len(value) > MOST_MODELARTS_VALUE:

@@ -221,9 +221,14 @@ def _modelarts(spec: JobSpec) -> Shape:
 
 
 def _metadata(spec: JobSpec) -> Shape:
-    retries = spec.restart.max_restarts
-    annotations = {"annotations": {"fault-tolerance/job-retry-num": str(retries)}} if retries else {}
-    return {"name": spec.name, **common.given(workspace_id=spec.modelarts.workspace_id), **annotations}
+    own, retries = spec.modelarts, spec.restart.max_restarts
+    wanted = {
+        "job-retry-num": str(retries) if retries else "",
+        "job-unconditional-retry": "true" if own.unconditional_retry else "",
+        "hang-retry": "true" if own.hang_retry else "",
+    }
+    annotations = {f"fault-tolerance/{name}": value for name, value in wanted.items() if value}
+    return {"name": spec.name, **common.given(workspace_id=own.workspace_id, annotations=annotations)}
 
 
 def _algorithm(spec: JobSpec) -> Shape:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ranklaunch.env.settings import BY_MPI
+from ranklaunch.env.settings import BY_MPI, FIRST_PORT, JOBS, PORTS_OF_A_JOB
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.image import is_file
 from ranklaunch.specs.model import JobSpec
@@ -15,9 +15,13 @@ from ranklaunch.specs.places.quantities import MEBI, in_units
 
 MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
 MOST_S_OF_SIGNAL = 65535
-FIRST_PORT, PORTS_OF_A_JOB, JOBS = 20000, 4, 3000  # up to 31999, below the ports that Linux gives to connections
+# A directive by which Slurm warns the script alone, which then has the ranks save.
+SAVES = re.compile(r"--signal=(?:B|RB|BR):(?:SIG)?(USR1|USR2)(?:@([0-9]{1,5}))?")
+S_BY_DEFAULT = 60  # before the limit, where --signal says no time
+S_OF_REQUEUE = 10  # between the end of the ranks and the limit
 ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun", *BY_MPI)  # methods that need one on one node too
 PORTS_OF_OTHERS = ("MA_TORCHRUN_MASTER_PORT", "MSRUN_MASTER_PORT")  # variables by which a user may give that of the rendezvous
+EXPEDITED = "--requeue=expedite"  # of Slurm 25.11 and newer
 UNLIMITED = ("unlimited", "infinite", "0", "-1")
 
 # Options of which a script has one, with the value that the script's own comes from.
@@ -34,6 +38,7 @@ ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("resources.cpu", ("--cpus-per-task", "--cpus-per-gpu")),
     ("resources.memory", ("--mem", "--mem-per-cpu", "--mem-per-gpu")),
     ("slurm.time or lifecycle.deadlineSeconds", ("--time",)),
+    ("slurm.saveBefore", ("--signal",)),
     ("restart.maxRestarts", ("--requeue", "--no-requeue")),
     ("slurm.output", ("--output",)),
 )  # fmt: skip
@@ -60,6 +65,9 @@ def shape(spec: JobSpec) -> dict[str, Any]:
         "ports": list(ports_of_job(spec)),
         "srun_options": list(_srun_options(spec)),
         "command": [*_container(spec), *common.command(spec)],
+        "own_logs": spec.env.get("RANKLAUNCH_LOG_DIR", ""),
+        "save": _save(spec),
+        "comments": "--comment" not in names(spec.slurm.directives),
     }
 
 
@@ -85,12 +93,35 @@ def _own(spec: JobSpec) -> Iterator[str]:
     yield from _devices(spec)
     yield from (f"--cpus-per-task={spec.resources.cpu}" for _ in [1] if spec.resources.cpu)
     yield from _given(mem=_memory(spec.resources.memory), time=own.time or _limit(spec.lifecycle.deadline_seconds))
-    if _is_limited(spec) and "--signal" not in names(own.directives):
+    if own.save_before:
+        yield f"--signal=B:USR1@{own.save_before}"
+    elif _is_limited(spec) and "--signal" not in names(own.directives):
         yield f"--signal=TERM@{min(spec.lifecycle.grace_period_seconds, MOST_S_OF_SIGNAL)}"
-    yield "--requeue" if spec.restart.max_restarts else "--no-requeue"
+    if not (spec.restart.max_restarts and EXPEDITED in own.directives):
+        yield "--requeue" if spec.restart.max_restarts else "--no-requeue"
     yield from _given(output=own.output)
     if spec.restart.max_restarts and "--open-mode" not in names(own.directives):
         yield "--open-mode=append"  # else each start empties what the one before has written
+
+
+def warning_of(spec: JobSpec) -> tuple[str, int] | None:
+    """Return the signal by which Slurm warns the script, and the seconds before the time limit; None where the script has no warning."""
+    if spec.slurm.save_before:
+        return "USR1", spec.slurm.save_before
+    found = next(filter(None, map(SAVES.fullmatch, spec.slurm.directives)), None)
+    if not found or spec.slurm.container == "pyxis":
+        return None
+    return found[1], int(found[2] or S_BY_DEFAULT)
+
+
+def _save(spec: JobSpec) -> dict[str, Any] | None:
+    """Return what the script does at a warning: its signal, the command that asks the ranks, and the seconds that are left to them."""
+    found = warning_of(spec)
+    if not found:
+        return None
+    signal, seconds = found
+    command = [*_container(spec), "ranklaunch", "save"]
+    return {"signal": signal, "command": command, "deadline_s": max(1, seconds // 2, seconds - S_OF_REQUEUE)}
 
 
 def names(options: Iterable[str]) -> list[str]:
@@ -226,6 +257,11 @@ def _time_limit(spec: JobSpec) -> Iterator[str]:
 
 
 def _time_for_signal(spec: JobSpec, path: str, seconds: int) -> Iterator[str]:
+    before = spec.slurm.save_before
+    if before and 0 < seconds <= before + MOST_S_EARLY:
+        early = f"{MOST_S_EARLY} seconds and slurm.saveBefore={before} before it"
+        yield f"{path}: expected more than {before + MOST_S_EARLY} seconds, for Slurm warns up to {early}"
+        return
     grace = spec.lifecycle.grace_period_seconds
     if 0 < seconds <= grace + MOST_S_EARLY and "--signal" not in names(spec.slurm.directives):
         how = f"{MOST_S_EARLY} seconds and lifecycle.gracePeriodSeconds={grace} before it"
@@ -321,8 +357,15 @@ def warnings(spec: JobSpec) -> Iterator[str]:
             "logs and verdict are lost with the container, unless its working folder is mounted: set env.RANKLAUNCH_LOG_DIR to a folder "
             "that volumeMounts brings"
         )
-    if any(directive.startswith("--signal=B:") for directive in own.directives):
-        yield "slurm.directives: --signal=B: reaches the script alone, which does not pass it on; leave the B: out"
+    if any(directive.startswith("--signal=B:") for directive in own.directives) and not warning_of(spec):
+        yield (
+            "slurm.directives: --signal=B: reaches the script alone, which does not pass it on; leave the B: out, or let the script "
+            "have the ranks save: --signal=B:USR1@300, without pyxis"
+        )
+    if warning_of(spec) and not spec.restart.max_restarts:
+        yield "restart.maxRestarts is 0: after the save before the time limit the job ends, and is not requeued; set it (--max-restarts)"
+    if EXPEDITED in own.directives and spec.restart.max_restarts:
+        yield f"slurm.directives: {EXPEDITED} needs Slurm 25.11 or newer; an older sbatch refuses the script"
     if spec.devices_per_node > 1 and not spec.resources.cpu and not set(names(own.directives)) & set(MORE_CPUS):
         yield (
             f"resources.cpu is not set: Slurm gives a task, here all {spec.devices_per_node} ranks of a node, one CPU, unless the cluster "

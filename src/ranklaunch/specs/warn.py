@@ -27,6 +27,17 @@ SAFE = {
 IN_PLACE = "RANKLAUNCH_MAX_RESTARTS"
 WITHOUT_CODES = ("modelarts", "sky")  # whose restarts know no codes after which there is none
 USUAL_S = 30  # that Kubernetes gives a container to end
+# Names that ModelArts keeps for itself, and ranklaunch's variable that says the same.
+# Source: ModelArts' FAQ modelarts_05_0093.
+RESERVED = r"MA_.*|ENABLE_HTTPS"
+OWN_NAMES = {
+    "MA_RUN_METHOD": "RANKLAUNCH_METHOD",
+    "MA_EXTRA_TORCHRUN_PARAMS": "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS",
+    "MA_TORCHRUN_MASTER_PORT": "RANKLAUNCH_MASTER_PORT",
+    "MA_LOG_DIR": "RANKLAUNCH_LOG_DIR",
+    "MA_SCRIPT_INTERPRETER": "RANKLAUNCH_PYTHON",
+    "MA_VJ_NAME": "RANKLAUNCH_JOB_NAME",
+}
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
@@ -68,6 +79,11 @@ def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _on_modelarts(spec: JobSpec) -> Iterator[str]:
+    for name in sorted(name for name in spec.env if re.fullmatch(RESERVED, name)):
+        own = OWN_NAMES.get(name)
+        instead = f"set env.{own}, which says the same" if own else "leave it out"
+        why = "ModelArts keeps this name for itself, and a job that sets it may not start"
+        yield f"env.{name}: {why}: {instead}"
     hours, seconds = hours_of_deadline(spec), spec.lifecycle.deadline_seconds
     if hours * SECONDS_OF_HOUR != seconds:
         yield f"lifecycle.deadlineSeconds={seconds}: ModelArts counts hours; the job is stopped after {counted(hours, 'hour')}"

@@ -20,15 +20,13 @@ from ranklaunch.env.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, R
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.output.logs import Logs
 from ranklaunch.plan.model import PROGRAM, Plan, Process
-from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
-from ranklaunch.processes.children import Children
+from ranklaunch.processes.children import DECIDING, LAUNCHER, RANK, SERVICE, STEP, UNJUDGED, Child, Children, Success, lift_limit
 from ranklaunch.processes.launchers import Launchers
-from ranklaunch.processes.record_folder import Recording
-from ranklaunch.processes.start import lift_limit
+from ranklaunch.processes.records import Recording
 from ranklaunch.supervise.context import Start
-from ranklaunch.supervise.ending import Ending, ending_of, first_word, is_stop_too, may_be_stopped, stopped_by
+from ranklaunch.supervise.ending import ending_of, failed, first_suspect, is_stop_too, may_be_stopped, stopped_by
 from ranklaunch.supervise.phases import Phases
-from ranklaunch.supervise.plugins import Attended, Companions
+from ranklaunch.supervise.plugins import Companions
 from ranklaunch.supervise.record import bequeath, now
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system import disk, memory, tree
@@ -36,9 +34,10 @@ from ranklaunch.system.loop import Share
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Ending, Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.processes.child_ranks import Watched
     from ranklaunch.restarts.cleaning import Held
     from ranklaunch.supervise.running import Running
     from ranklaunch.supervise.session import Session
@@ -68,6 +67,7 @@ class Attempt:
         self.began = now()
         self.began_at = time.time()
         self.ending: Ending | None = None
+        self._rank: Watched | None = None  # of a launcher, if its end decided
         self.finishes: list[Finish] = []
         self.success: Success | None = None
         self.notes: list[str] = []
@@ -82,10 +82,9 @@ class Attempt:
         self.children = Children(self, around.env, around.signals)
         self.phases = Phases(self)
         self._recording = Recording(start.record.folder)
-        leaders, services = partial(self.children.of, LEADING), partial(self.children.of, (SERVICE,))
-        self.stopper = Stopper(self.loop, start.plan.limits.grace_s, leaders, self.say, services, lambda: self.nodes.others_end)
+        self.stopper = Stopper(self.loop, start.plan.limits.grace_s, self.children, self.nodes, self.say)
         bequeath("grace_s", f"{start.plan.limits.grace_s:g}")
-        self.companions = Companions(start.companions, self.loop)
+        self.companions = Companions(self)
         self.launchers = Launchers(self)
         self.work = start.work(self) if start.work else None
 
@@ -105,13 +104,13 @@ class Attempt:
                     break
                 phase()
         except RanklaunchError as error:
-            self._end(Ending("failed", error.exit_code, str(error)))
+            self._end(failed(error.exit_code, str(error)))
         except (OSError, MemoryError) as error:  # no process, memory or descriptor left, a full disk
             failure = refused(error)
-            self._end(Ending("failed", failure.exit_code, str(failure)))
+            self._end(failed(failure.exit_code, str(failure)))
         except Exception as error:  # ours; the ranks must end in good order all the same
             self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
-            self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
+            self._end(failed(DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         return self.teardown.end()
 
     @cached_property
@@ -172,8 +171,9 @@ class Attempt:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self.children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
         if self.plan.muster and self.plan.runs == PROGRAM:
-            self.nodes.hear(NODE_0_DONE, lambda node, body: self._on_node_0_done())
-        self.companions.join(self.attended)
+            self.nodes.hear(NODE_0_DONE, self._on_node_0_done)
+        for join in self.start.companions:
+            self.companions.add(join)
         _ = self.teardown
         self.loop.after(LATER_S, self._prepare_for_failure)
 
@@ -191,7 +191,7 @@ class Attempt:
             with contextlib.suppress(OSError, ImportError, MemoryError):
                 self.running.prepare()
 
-    def _remember_ranks(self) -> None:
+    def remember_ranks(self) -> None:
         """Keep the output of ranks up to this moment: later output is about their being ended. Launchers report as before."""
         self.children.remember(but={child.identity for child in self.children.of((LAUNCHER,))}.__contains__)
         self.logs.remember()
@@ -203,16 +203,6 @@ class Attempt:
         head = {RANK_HEAD: HEAD_IS_PROGRAM} if self.plan.runs == PROGRAM else {}
         return {RUN: self.nodes.run_id, RESTART_COUNT: count, **counted, **head, **self._recording.variables(self.plan)}
 
-    def attended(self) -> Attended:
-        return Attended(
-            plan=lambda: self.plan, ending=lambda: self.ending, running=self.children.running, ranks=self.launchers.living,
-            outputs=lambda: self.logs.by_rank, nodes=self.nodes, loop=self.loop, record=self.record,
-            say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self.launchers.explained,
-            take=self.companions.take, env=self.around.env, evidence=self.companions.hear_evidence,
-            alarm=self.around.teller().hang, slow=self.around.teller().slow, taking=self.companions.taking,
-            said=self._remember_ranks,
-        )  # fmt: skip
-
     def phase(self) -> tuple[str, str]:
         """Return the phase of the attempt, and the thing that it waits for ("" for nothing)."""
         if self.ending:
@@ -222,7 +212,8 @@ class Attempt:
         return ("running", "") if self.launched_at else ("starting", self.phases.waiting)
 
     def _watch(self) -> None:
-        self.loop.run_until(lambda: self.ending is not None)
+        while self.ending is None:
+            self.loop.step()
 
     # What the session hears
 
@@ -246,21 +237,26 @@ class Attempt:
             self._on_interrupt()
         if self.ending and self.loop.clock() - self.ending.at < blame.OF_A_STOP_S:  # whoever stops the job has ended the first rank too
             self.logs.unfold(None)
-        if self.ending and not self._stop_requests and is_stop_too(self.plan, self.ending, number, self.loop.clock()):
+        if self.ending and not self._stop_requests and self._is_stop_too(self.ending, number):
             self.companions.on_stop_request(number)
             if number != signal.SIGINT:
                 self._say_stopping(number)
         self._stop_requests.add(number)
         self.record.release()
 
+    def _is_stop_too(self, ending: Ending, number: int) -> bool:
+        child = self.children.of_pid(ending.pid)  # a launcher whose rank has failed may live yet
+        return is_stop_too(self.plan, ending, child.end if child else None, number, self.loop.clock())
+
     def _end_by_request(self, number: int) -> None:
         """End by a signal: with success where this node's work is done, and only other nodes still run."""
         if self.success and self.nodes.may_leave:
             self.nodes.leave()
-            self._end(Ending("succeeded", 0, f"{self.success.text}; {name_of(number)} came while the other nodes were still running"))
+            text = f"{self.success.text}; {name_of(number)} came while the other nodes were still running"
+            self._end(Ending(Judgement("succeeded", 0, text)))
             return
         self.companions.on_stop_request(number)
-        self._end(Ending("stopped", 128 + number, stopped_by(number)))
+        self._end(Ending(Judgement("stopped", 128 + number, stopped_by(number))))
         self.stopper.begin(number)
         self._say_stopping(number)
 
@@ -281,7 +277,7 @@ class Attempt:
         """End everything at once: the outer process was killed, and nobody is left to hear of the end."""
         self.nodes.go()
         self.around.terminal.hurry(self.stopper.grace_s)
-        self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL", killed=True))
+        self._end(replace(failed(128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL"), killed=True))
         self.companions.hurry()
         self.stopper.begin(signal.SIGKILL)
         self.stopper.kill_all()
@@ -340,11 +336,11 @@ class Attempt:
 
     def _decide(self, child: Child) -> None:
         """The first failure decides; success needs every process."""
-        failed = ending_of(child)
-        if failed and may_be_stopped(child):
-            self.loop.after(blame.OF_A_STOP_S, partial(self.fail, failed))
-        elif failed:
-            self.fail(failed)
+        ending = ending_of(child)
+        if ending and may_be_stopped(child):
+            self.loop.after(blame.OF_A_STOP_S, partial(self.fail, ending))
+        elif ending:
+            self.fail(ending)
         elif child.role == STEP or child.process.may_end:
             return
         elif not any(other.role in DECIDING for other in self.children.running.values()):
@@ -362,40 +358,45 @@ class Attempt:
         """Report the success of this node. The job succeeds when all nodes have."""
         self._take(self.launchers.success(self.children.ended))
 
-    def _on_node_0_done(self, before: str = "") -> None:
-        """End with node 0 if nothing works here but what keeps this node for it, in two looks. before: what the last look found."""
+    def _on_node_0_done(self, node: int, body: object) -> None:
+        """Handle the word of node 0 that its program ended with 0."""
+        self._end_with_node_0("")
+
+    def _end_with_node_0(self, before: str) -> None:
+        """End with node 0 if only programs that keep this node for it run here, by two looks in
+        a row. before: result of the last look."""
         if self.ending or self.success:
             return
         text = self.running.keeps_node()
         if text and before:
             self._take(Success(text))
         else:
-            self.loop.after(KEPT_S, self._on_node_0_done, text)
+            self.loop.after(KEPT_S, self._end_with_node_0, text)
 
     def _take(self, success: Success) -> None:
         self.success = success
         own = Finish(self.plan.job.node_index, None, self.nodes.wall(self.loop.clock()))
         if success.fewer:
-            self.fail(Ending("failed", success.code, success.fewer))
+            self.fail(failed(success.code, success.fewer))
         elif self.nodes.done(own, success.text, success.unseen):
             self.finishes[:] = [own]
             self.record.event("done")
             if self.plan.job.node_index == 0 and self.plan.runs == PROGRAM:
                 self.nodes.tell_nodes(NODE_0_DONE, None)
         else:
-            self._end(Ending("succeeded", 0, success.text))
+            self._end(Ending(Judgement("succeeded", 0, success.text)))
 
     # The end
 
-    def fail(self, ending: Ending) -> None:
-        """End all processes of this node by a failure."""
+    def fail(self, ending: Ending, rank: Watched | None = None) -> None:
+        """End all processes of this node by a failure. rank: of a launcher, if the rank's end decided."""
         if self.ending is None:
-            self._end(ending)
+            self._end(ending, rank)
             self._begin_stop()
 
     def _end_by(self, judgement: Judgement) -> None:
         """End by the judgement of another node."""
-        self._end(Ending(judgement.outcome, judgement.exit_code, judgement.reason, from_elsewhere=True))
+        self._end(Ending(Judgement(judgement.outcome, judgement.exit_code, judgement.reason), from_elsewhere=True))
         if judgement.outcome != "succeeded":
             self._begin_stop()
 
@@ -412,23 +413,30 @@ class Attempt:
             self.children.remember(but=self.stopper.caught)
             self.logs.remember()
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: Ending, rank: Watched | None = None) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self.loop.clock())
+            self._rank = rank
             self.disks = self.running.look_at_disks() if ending.outcome != "succeeded" else None
             if not ending.from_elsewhere and ending.outcome == "failed":
                 self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
-                self.nodes.fail(lambda: first_word(self.plan, ending, self.nodes.wall))
+                self.nodes.fail(self.first_suspect)
+            child = self.children.of_pid(ending.pid)
             lasting = any(child.process.outlasts for child in self.children.of((SERVICE,)))
-            self.nodes.decided(outlasts=not ending.child and lasting)
+            self.nodes.decided(outlasts=not child and lasting)
             self.logs.let_go()
-            if not ending.child or ending.rank:  # what failed by itself says why
+            if not child or rank:  # what failed by itself says why
                 self.logs.hush()
             if ending.outcome == "failed":
                 self.fold_victims()
-            by = ending.child.process.name if ending.child else errors.reason(ending.reason)
+            by = child.process.name if child else errors.reason(ending.judgement.reason)
             self.record.event("ending", outcome=ending.outcome, by=by)
+
+    def first_suspect(self) -> Suspect:
+        """Return the suspect of the ending, before anything is looked into."""
+        assert self.ending
+        return first_suspect(self.plan, self.ending, self.nodes.wall, self.children.of_pid(self.ending.pid), self._rank)
 
     def fold_victims(self, *, told: bool = False) -> None:
         """Keep further lines of ranks that still run off the console: a failure is known, and they are about to be ended for it.

@@ -10,14 +10,14 @@ from ranklaunch.files import Files
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ending import Told
 from ranklaunch.supervise.phases import Replan
-from ranklaunch.supervise.plugins import Attended, Join
+from ranklaunch.supervise.plugins import Join
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
-    from ranklaunch.processes.child import Child
+    from ranklaunch.processes.children import Child
     from ranklaunch.restarts.cleaning import Held
     from ranklaunch.supervise.attempt import Attempt
 
@@ -75,7 +75,7 @@ class Seen(Protocol):
     def begun(self) -> bool:
         """Return True once the first attempt has launched its ranks."""
 
-    def attended(self) -> Attended: ...
+    def attempt(self) -> Attempt: ...
 
     def phase(self) -> tuple[str, str]: ...
 

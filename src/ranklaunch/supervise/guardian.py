@@ -1,9 +1,10 @@
-"""Two processes share ranklaunch's work, so that killing either leaves nothing behind, and a stop request reaches the ranks also while the
-kernel holds the supervisor.
+"""Two processes share the work of ranklaunch, so that a kill of either leaves nothing behind, and a
+stop request reaches the ranks while the kernel holds the supervisor.
 
-Where ranklaunch is not PID 1, the outer process is what the user started: it passes signals on, waits, and inherits whatever the inner one
-leaves. The inner one is the supervisor. PID 1 is the supervisor itself: no process of its container can kill it, and when it dies, the
-kernel ends the others. Its child only looks whether it takes its stop requests.
+If ranklaunch is not PID 1, the outer process is the one that the user started: it passes signals
+on, waits, and inherits what the inner process leaves. The inner process is the supervisor. PID 1 is
+the supervisor itself: no process of its container can kill it, and when it dies, the kernel ends
+the others. Its child only checks that it takes its stop requests.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ranklaunch.errors import WaitError, refused
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing, is_pending
 from ranklaunch.system.signals import ALARMS, OURS, STOPPING, Signals, block, code_of, name_of, signal_of, unblock
+from ranklaunch.system.tree import Hearing, is_pending
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.record import Record
@@ -36,8 +37,9 @@ SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterr
 
 
 def divide(signals: Signals) -> int:
-    """Returns in the supervisor, with a fd that becomes readable when the outer process dies, or -1 as PID 1. In the other process
-    it does not return: the outer one exits with the supervisor's code. Raises WaitError."""
+    """Fork. Return in the supervisor, with a fd that becomes readable when the outer process
+    dies, or -1 as PID 1. The other process does not return: the outer one exits with the
+    supervisor's code. Raises WaitError."""
     tree.become_subreaper()
     if os.getpid() == 1:
         _have_watched(signals)
@@ -59,7 +61,8 @@ def divide(signals: Signals) -> int:
 
 
 def _have_watched(signals: Signals) -> None:
-    """As PID 1. Where there is no process or descriptor left for it, there will be none for the ranks either, and they will say so."""
+    """Start the watch over PID 1. Without a process or descriptor left there is none; the start
+    of the ranks will fail then, and say so."""
     inherited, will = _pipe_of_will()
     if inherited < 0 or not tree.sees_itself():
         return
@@ -83,7 +86,7 @@ def _bequeath_by(will: int, inherited: int) -> None:
 
 
 def _pipe_of_will() -> tuple[int, int]:
-    """-1 and -1 where no descriptors are left: then there is none."""
+    """Return a pipe for the will, -1 and -1 if no descriptors are left."""
     try:
         return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -91,7 +94,7 @@ def _pipe_of_will() -> tuple[int, int]:
 
 
 def _fork() -> int:
-    """With signals blocked, in both. Raises WaitError where the system has no process left."""
+    """Fork with signals blocked in both processes. Raises WaitError if no process is left."""
     block()
     try:
         return os.fork()
@@ -129,7 +132,8 @@ def _finish(status: int, deaf: _Deaf | None, will: _Will) -> int:
 
 
 def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
-    """Its end is the end of this process too. What it is held by, it is not killed for: that the kernel allows nobody in the container."""
+    """Watch PID 1, and end with it. A PID 1 that the kernel holds is not killed: nobody in the
+    container may do that."""
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)  # that pipe is PID 1's
     for number in OURS:
@@ -141,8 +145,7 @@ def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
         _reap(-1)
         taken = will.read().get("stop", "")
         number = next((each for each in STOPS if is_pending(1, each)), int(taken or 0))
-        # It is told first, by its own pipe: should it go on now, it does not take the end of its ranks for their success.
-        deaf = deaf or (_Deaf(1, number, will, lambda each: signals.keep([each])) if number else None)
+        deaf = deaf or (_Deaf(1, number, will, signals) if number else None)
         if deaf:
             deaf.look()
     os._exit(deaf.execute())
@@ -157,7 +160,7 @@ class _Will:
         self.news_at = time.monotonic()
 
     def read(self) -> dict[str, str]:
-        """All of it, up to now."""
+        """Return all facts up to now, by name."""
         try:
             entries = os.fsdecode(os.read(self._fd, 65536)).split("\0")
         except OSError:  # no more than is known
@@ -170,22 +173,26 @@ class _Will:
 
 
 class _Deaf:
-    """A supervisor that has a stop request, and may be held before it takes that, or on its way to the end: by the kernel, where it writes
-    to a mount that does not answer. Its ranks are told in its place then, and it is ended when they have ended or the grace is over."""
+    """Supervisor with a stop request that the kernel may hold before it acts, for example in a
+    write to a mount that does not answer.
 
-    def __init__(self, inner: int, number: int, will: _Will, warn: Callable[[int], object] = lambda number: None) -> None:
-        """warn: called with the number before the ranks are told."""
-        self._inner, self._number, self._will, self._warn = inner, number, will, warn
+    If it is held, its ranks are signalled in its place. It is killed when they have ended, or the
+    grace is over.
+    """
+
+    def __init__(self, inner: int, number: int, will: _Will, signals: Signals | None = None) -> None:
+        """signals: of PID 1, with the pipe that it reads."""
+        self._inner, self._number, self._will, self._signals = inner, number, will, signals
         self._since = self._alive_at = time.monotonic()
         self._ranks: list[tree.Identity] | None = None
         self._had_told = self._hurried = self.ended = False
 
     def hurry(self) -> None:
-        """Nobody wants to wait for the grace any more."""
+        """Cut the grace short: somebody has asked for the stop again."""
         self._hurried = True
 
     def look(self) -> None:
-        """And does what is due."""
+        """Signal the ranks, or kill the supervisor, once that is due."""
         known, now = self._will.read(), time.monotonic()
         beats = bool(known.get("beats"))  # before it can, it is alive once it has taken the signal
         self._alive_at = max(self._alive_at, self._will.news_at if beats or is_pending(self._inner, self._number) else now)
@@ -206,11 +213,12 @@ class _Deaf:
         self._had_told = bool(known.get("told"))
         self._ranks = [rank for child in tree.generation(self._inner, 1) if child.pid != os.getpid() for rank in _ranks_of(child, known)]
         if not self._had_told:
-            self._warn(self._number)
+            if self._signals:  # if PID 1 goes on now, it must not take the end of its ranks for their success
+                self._signals.keep([self._number])
             self._tell(self._ranks, signal.SIGTERM if self._number in ALARMS else self._number)
         told = "its ranks were told" if self._had_told else "its ranks are told" if self._ranks else "no rank of it is left"
         said = f"ranklaunch: {self._why}; {told}{f', and have {self._grace_s:g} s' if self._ranks else ''}"
-        _within(0, lambda: _say(said))
+        _within(0, _say, said)
 
     def _tell(self, ranks: list[tree.Identity], number: int) -> None:
         hearing = Hearing(number)
@@ -229,16 +237,17 @@ class _Deaf:
         return f"its supervisor {what} (a mount that does not answer, for its logs?)"
 
     def execute(self) -> int:
-        """The exit code."""
+        """Clean up after the supervisor, and return the exit code."""
         will = self._will.read()
         code = int(will.get("judged") or 128 + self._number)
-        _within(WRITES_S, lambda: _clean_up(will, f"stopped by {name_of(self._number)}: {self._why}", code, "stopped"))
+        _within(WRITES_S, _clean_up, will, f"stopped by {name_of(self._number)}: {self._why}", code, "stopped")
         return code
 
 
 def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity]:
-    """Of a launcher: these. One that would end the others as soon as it is told, or one of them has ended, is halted; torchrun would first
-    close the log of each, which may not answer."""
+    """Return the ranks of a launcher, or the child itself if it is a rank. Halt a launcher that
+    would end its ranks at once: torchrun would first close the log of each rank, and that file
+    may not answer."""
     place = known.get(f"launcher_{child.pid}")
     if not place:
         return [child]
@@ -249,7 +258,8 @@ def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity
 
 
 def _drain(pid: int) -> None:
-    """What a rank writes on its way out, nobody reads: where its pipes are full, it would wait, and save nothing."""
+    """Empty the pipes of a rank that are full: nobody reads them, and the rank would wait
+    instead of saving."""
     for number in (1, 2):
         try:
             if os.readlink(f"/proc/{pid}/fd/{number}").startswith("pipe:"):
@@ -259,7 +269,7 @@ def _drain(pid: int) -> None:
 
 
 def _empty(path: str) -> None:
-    """A pipe that takes nothing more. Raises OSError once it is empty."""
+    """Empty a pipe that takes nothing more. Raises OSError once it is empty."""
     readable = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         writable = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -273,15 +283,16 @@ def _empty(path: str) -> None:
         os.close(readable)
 
 
-def _within(seconds: float, work: Callable[[], object]) -> None:
-    """In a process of its own where there is one, and waits for its end no longer than that: what it writes to may not answer either."""
+def _within(seconds: float, work: Callable[..., object], *args: object) -> None:
+    """Call `work` in a process of its own, and wait for its end at most so many seconds: the
+    file that it writes may not answer either. Call it here if no process is left."""
     try:
         pid = os.fork()
     except OSError:
         pid = -1
     if pid <= 0:
         try:
-            work()
+            work(*args)
         except Exception:  # no memory, no descriptor: the exit code still says it
             pass
     if pid == 0:
@@ -292,7 +303,8 @@ def _within(seconds: float, work: Callable[[], object]) -> None:
 
 
 def _reap(inner: int) -> int | None:
-    """Reaps what has ended; the supervisor's wait status when it is among them."""
+    """Reap the children that have ended. Return the wait status of the supervisor if it is among
+    them."""
     found = None
     while True:
         try:
@@ -317,13 +329,13 @@ def _sweep(longest_s: float) -> None:
 
 
 def _execute(will: _Will, status: int) -> None:
-    """The supervisor was killed: what it can neither say nor clean up itself."""
+    """Report that the supervisor was killed, and clean up in its place."""
     number = signal_of(status)
     why = " (out of memory?)" if number == signal.SIGKILL else ""
     reason = f"ranklaunch: its supervisor was killed by {name_of(number)}{why}; every rank was ended with it"
     known = will.read()
-    _within(WRITES_S, lambda: _say(reason))
-    _within(WRITES_S, lambda: _clean_up(known, reason, code_of(status)))
+    _within(WRITES_S, _say, reason)
+    _within(WRITES_S, _clean_up, known, reason, code_of(status))
 
 
 def _say(text: str) -> None:
@@ -334,7 +346,8 @@ def _say(text: str) -> None:
 
 
 def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = "failed") -> None:
-    """The words that need no log folder come first: it may not answer."""
+    """Write the last words, remove private folders, and write the verdict last: the log folder
+    may not answer."""
     record = None
     if will.get("folder") and not will.get("judged"):
         from ranklaunch.supervise.record import Record  # only now: until here this process is small
@@ -356,7 +369,7 @@ def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = 
 def _leave_verdict(record: Record, will: dict[str, str], reason: str, exit_code: int, outcome: str) -> None:
     from ranklaunch.supervise.record import now
     from ranklaunch.verdict import folders
-    from ranklaunch.verdict.model import Verdict
+    from ranklaunch.verdict.model import Judgement, Verdict
 
     if not os.path.exists(os.path.join(will["folder"], folders.VERDICT)):  # else it did answer, and PID 1 has gone on
-        record.verdict(Verdict(outcome, exit_code, reason, None, (), will["started"], now()))
+        record.verdict(Verdict(Judgement(outcome, exit_code, reason), (), will["started"], now()))

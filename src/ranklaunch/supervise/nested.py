@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.processes.start import MARK
+from ranklaunch.processes.children import MARK
 from ranklaunch.system import tree
 
 

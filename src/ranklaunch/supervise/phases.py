@@ -1,21 +1,22 @@
-"""What happens before the launch, in phases: join, check, wait, gather facts, write files, prepare, muster, wait again.
+"""Phases before the launch: join, check, wait, gather facts, write files, prepare, muster, wait
+again.
 
-Each phase may bring facts from which the plan is made anew; what is launched is the newest.
+Each phase may bring facts from which the plan is made anew; the newest plan is launched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ranklaunch.env.reader import Arrived
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
 from ranklaunch.files import folder_of
 from ranklaunch.plan.model import TABLE, File, Plan, Process, Wait, as_json
-from ranklaunch.processes.child import STEP
-from ranklaunch.processes.start import require_program
+from ranklaunch.processes.children import STEP, require_program
 from ranklaunch.supervise.record import bequeath, copied, make_private, offered, write_file
 from ranklaunch.system import disk
 
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.waits.table_renewal import Renewed
     from ranklaunch.supervise.waits.waiting import Condition
 
-T = TypeVar("T")
 Replan = Callable[[Arrived], Plan]
 
 
 class Phases:
-    """Phases of one attempt, up to its launch. plan: the newest. shared: contents of shared memory at the launch. waiting: the thing that a
-    wait is for, "" for none. No phase goes on once the end has begun."""
+    """Phases of one attempt, up to its launch. No phase goes on once the end has begun.
+
+    plan: the newest. shared: contents of shared memory at the launch. waiting: name of the current
+    wait, "" for none.
+    """
 
     def __init__(self, attempt: Attempt) -> None:
         start = attempt.start
@@ -55,12 +58,13 @@ class Phases:
 
     @property
     def all(self) -> tuple[Callable[[], None], ...]:
-        """In their order. Raise RanklaunchError where one fails."""
+        """Return the phases in their order. Each raises RanklaunchError if it fails."""
         before = (self._settle, self._check, self._wait, self._gather, self._write_files, self._prepare)
         return (*before, self._muster, self._wait)
 
     def _settle(self) -> None:
-        """Before ranks start again: until nothing is left of those before them, and for as long as was decided."""
+        """Wait before a restart in place until nothing of the last round is left, and then for
+        the pause that was decided."""
         if not self.plan.job.restart:
             return
         from ranklaunch.restarts import cleaning
@@ -77,18 +81,20 @@ class Phases:
             self.plan = self._anew()
 
     def _ask(self, argv: tuple[str, ...]) -> str:
-        """What a tool has to say; "" where it does not answer."""
+        """Return the output of a tool, "" if it does not answer."""
         from ranklaunch.hangs.devices import Tool
 
         said: list[str] = []
         tool = Tool(argv, self._children.env, self._loop, said.append)
         tool.ask()
-        self._loop.run_until(lambda: self._over() or not tool.running)
+        while tool.running and not self._over():
+            self._loop.step()
         tool.close()
         return "".join(said)
 
     def require(self) -> None:
-        """Raises MissingProgramError that names all that is to be started and is not there."""
+        """Raise MissingProgramError with the names of all programs that the plan starts and this
+        node lacks."""
         if self.plan.rounds:
             from ranklaunch.restarts import cleaning
 
@@ -108,29 +114,32 @@ class Phases:
         from ranklaunch.supervise.waits.waiting import perform
 
         self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
-        seconds = self._told(f"{wait.kind} {wait.what}", lambda: perform(wait, condition, self._loop, self._say, self._over))
+        with self._named(f"{wait.kind} {wait.what}"):
+            seconds = perform(wait, condition, self._loop, self._say, self._over)
         self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
 
-    def _told(self, what: str, wait: Callable[[], T]) -> T:
-        """Wait, and name the wait for `ranklaunch status` meanwhile."""
-        self.waiting = what
+    @contextlib.contextmanager
+    def _named(self, wait: str) -> Iterator[None]:
+        """Name a wait for `ranklaunch status` while it lasts."""
+        self.waiting = wait
         try:
-            return wait()
+            yield
         finally:
             self.waiting = ""
 
     def close(self) -> None:
-        """Removes what nobody may find afterwards."""
+        """Remove the private folder."""
         if self._private:
             disk.remove_tree(self._private)
 
     def _check(self) -> None:
-        """What would fail after the waits fails before them, unless a preparing step may still bring it."""
+        """Fail before the waits for a program that is missing, unless a preparing step may still
+        bring it."""
         if not self.plan.prepare:
             self.require()
 
     def _wait(self) -> None:
-        """For what must be there before the muster; after it, for the rest but ports, which come once the services have started."""
+        """Wait for files and hosts. Waits for ports come later, once the services have started."""
         for wait in iter(self._next_wait, None):
             self._waited.add((wait.kind, wait.what))
             self._nodes.busy(f"waiting for {wait.kind} {wait.what}")
@@ -169,7 +178,7 @@ class Phases:
         self.plan = planned.plan or self.plan
 
     def _anew(self) -> Plan:
-        """The plan, by what is known now."""
+        """Make the plan anew from all facts up to now."""
         return self._replan(self._known) if self._replan else self.plan
 
     def _gather(self) -> None:
@@ -209,12 +218,15 @@ class Phases:
         for step in steps:
             self._nodes.busy(step.name)
             self._children.start((step,), STEP)
-            self._told(step.name, lambda: self._loop.run_until(lambda: self._over() or not self._children.running))
+            with self._named(step.name):
+                while not self._over() and self._children.running:
+                    self._loop.step()
             if self._over():
                 return
 
     def _watch_table(self, plan: Plan) -> Renewed | None:
-        """The platform may still make it anew for a start that is not the first, and does so on each node at a time of its own."""
+        """Return a watch over the rank table for a start that is not the first: the platform may
+        replace it, node by node."""
         if not plan.muster or TABLE not in plan.muster.facts or not (plan.job.attempt > 1 or plan.job.restart):
             return None
         from ranklaunch.supervise.waits.table_renewal import Renewed
@@ -222,8 +234,9 @@ class Phases:
         return Renewed(plan, self._files, self._loop, self._anew, self._nodes.ready_again)
 
     def _muster(self) -> None:
-        """Until every node is here, agrees and is released. A preparing step may have changed what is compared, and made what the
-        nodes have for each other."""
+        """Wait until all nodes are here, agree on the plan and are released. A preparing step
+        may have changed facts that are compared, and written files that nodes offer to each
+        other."""
         if not self.plan.muster:
             return
         plan = self._anew() if self.plan.prepare else self.plan
@@ -235,7 +248,8 @@ class Phases:
         renewed = self._watch_table(plan)
         try:
             plan = replace(self.plan, muster=plan.muster)
-            seconds = self._told(f"the other nodes of the job, at {what}", lambda: self._nodes.muster(plan, offers, self._over))
+            with self._named(f"the other nodes of the job, at {what}"):
+                seconds = self._nodes.muster(plan, offers, self._over)
         finally:
             if renewed:
                 renewed.close()

@@ -1,7 +1,9 @@
-"""The companion of an attempt that compares the ranks that launchers started with the plan: ranks that work alone on one of several nodes,
-two of one place, ranks that start ranks of their own. docs/supervision.md has the rows.
+"""Companion of an attempt that compares the ranks that launchers started with the plan: ranks that
+work alone on one of several nodes, two ranks of one place, ranks that start ranks of their own.
+docs/supervision.md has the rows.
 
-It looks until ranks of the plan's world were seen or a step was printed. From then on nothing ends the job but ranks that are alone.
+It looks until ranks of the plan's world were seen or a step was printed. From then on only ranks
+that are alone end the job.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.adapters.launchers.shared import place_conflicts
@@ -25,10 +27,13 @@ from ranklaunch.placement.success import Node
 from ranklaunch.plan.model import PROGRAM
 from ranklaunch.processes.advice import Advice
 from ranklaunch.processes.rank_heads import Placed, job_of, variables_of
-from ranklaunch.supervise.ending import Ending
-from ranklaunch.supervise.plugins import Attended, Companion
+from ranklaunch.supervise.ending import failed
+from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import tree
 from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.attempt import Attempt
 
 PLACES = "places"  # what nodes tell node 0
 SOON_S, LATER_S, SOON = 1.0, 5.0, 60  # seconds between looks; how many of the first
@@ -38,12 +43,12 @@ DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 
 
 class Placing(Companion):
-    def __init__(self, attended: Attended) -> None:
-        self._of = attended
-        plan = attended.plan()
-        self._placed = Placed(folders.records(attended.record.folder, plan.job.node_index), plan)
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        plan = attempt.plan
+        self._placed = Placed(folders.records(attempt.record.folder, plan.job.node_index), plan)
         self._job = job_of(plan)
-        self._advice = Advice(plan, attended.env)
+        self._advice = Advice(plan, attempt.around.env)
         self._is_program = plan.runs == PROGRAM
         self._looks = 0
         self._is_whole = self._has_stepped = False
@@ -53,28 +58,28 @@ class Placing(Companion):
         self._told: Sequence[Place] = ()
         self._places: dict[int, Sequence[Place]] = {}
         if self._is_program and self._job.nodes > 1:
-            attended.nodes.hear(PLACES, self._on_places, at_node_0=True)  # at once: other nodes may be faster
-        attended.loop.after(BEGIN_S, self._look)
+            attempt.nodes.hear(PLACES, self._on_places, at_node_0=True)  # at once: other nodes may be faster
+        attempt.loop.after(BEGIN_S, self._look)
 
     # Looks
 
     def _look(self) -> None:
-        if self._of.ending() or self._is_done:
+        if self._attempt.ending or self._is_done:
             return
         self._looks += 1
         self._has_stepped = self._steps_of_ranks() or self._has_stepped
         self._placed.look(0.05)
-        node, living = self._placed.node([*self._of.ended, *self._of.running.values()]), self._placed.living()
+        node, living = self._placed.node([*self._attempt.children.ended, *self._attempt.children.running.values()]), self._placed.living()
         self._is_whole = self._is_whole or rules.is_whole(node, self._job)
         problem = self._problem(node, living)
         if problem:
-            self._of.fail(Ending("failed", ConfigError.exit_code, problem))
+            self._attempt.fail(failed(ConfigError.exit_code, problem))
         else:
-            self._of.loop.after(SOON_S if self._looks < SOON else LATER_S, self._look)
+            self._attempt.loop.after(SOON_S if self._looks < SOON else LATER_S, self._look)
 
     @property
     def _is_done(self) -> bool:
-        """Nothing that is looked for can come any more."""
+        """Return True if no problem can show any more."""
         if self._is_program:
             return self._is_whole or (self._has_stepped and self._job.nodes == 1)
         return self._has_stepped or self._looks > 2 * SOON
@@ -97,15 +102,15 @@ class Placing(Companion):
     def _of_alone(self, node: Node, living: Collection[Key]) -> str:
         """Say it once; return why the job ends, "" if it goes on."""
         found = rules.alone(node, self._job)
-        if self._is_whole or not found or self._of.plan().trust.each_node_alone:
+        if self._is_whole or not found or self._attempt.plan.trust.each_node_alone:
             return ""
-        now = self._of.loop.clock()
+        now = self._attempt.loop.clock()
         if not self._alone or self._alone.process != found.process:
             self._alone, self._alone_at, self._has_stepped = found, now, False
-            self._of.say(f"warning: {self._advice.alone(found)}")
+            self._attempt.say(f"warning: {self._advice.alone(found)}")
             return ""
         lives = any(head in living for head in found.heads)
-        lasts = lives and now - self._alone_at > self._of.plan().trust.alone_s
+        lasts = lives and now - self._alone_at > self._attempt.plan.trust.alone_s
         is_last = len(self._advice.starts) < 2  # else the main one may be behind it
         return self._advice.alone(found) if (self._has_stepped or lasts) and is_last else ""
 
@@ -123,7 +128,7 @@ class Placing(Companion):
         return ""
 
     def _wrong(self, launcher: Launcher) -> str:
-        job = self._of.plan().job
+        job = self._attempt.plan.job
         env = variables_of(launcher.process[0])
         found = Starters().of_words(tree.command(launcher.process[0])[:-1], env)
         place = OfNode(len(job.nodes), job.node_index, job.master, host=os.uname().nodename)
@@ -141,27 +146,27 @@ class Placing(Companion):
     def _tell(self, found: Sequence[Place]) -> None:
         if found != self._told:
             self._told = found
-            self._of.nodes.tell_node_0(PLACES, [[each.world, each.master, each.port, each.first, each.last] for each in found])
+            self._attempt.nodes.tell_node_0(PLACES, [[each.world, each.master, each.port, each.first, each.last] for each in found])
 
     def _on_places(self, node: int, body: Any) -> None:
-        """On node 0: hear of the places of another node's ranks."""
+        """Hear, on node 0, of the places of another node's ranks."""
         self._places[node] = [Place(int(row[0]), str(row[1]), str(row[2]), int(row[3]), int(row[4])) for row in body[: rules.MOST_PLACES]]
         for other, found in self._places.items():
             same = rules.common(found, self._places[node]) if other != node else None
-            if same and not self._has_stepped and not self._of.ending():
+            if same and not self._has_stepped and not self._attempt.ending:
                 ranks = errors.numbered(range(same.first, same.last + 1), "rank")
                 text = self._same_place(
                     f"{ranks} of nodes {min(other, node)} and {max(other, node)}", same.first, same.world, same.master, same.port
                 )
-                self._of.fail(Ending("failed", ConfigError.exit_code, text))
+                self._attempt.fail(failed(ConfigError.exit_code, text))
                 return
 
     # Twice
 
     def _twice(self, node: Node, living: Collection[Key]) -> str:
-        trust = self._of.plan().trust
+        trust = self._attempt.plan.trust
         visible = {head.process: _devices(head.process) for head in node.heads if head.within and head.process in living}
-        on_cpu = self._of.plan().job.accelerator == "cpu"
+        on_cpu = self._attempt.plan.job.accelerator == "cpu"
         found = None if trust.nested == ALLOW else rules.twice(node, living, self._job, {} if on_cpu else visible)
         return self._advice.twice(found) if found else ""
 
@@ -170,7 +175,7 @@ class Placing(Companion):
     def _steps_of_ranks(self) -> bool:
         """Return True if a rank has printed a step since the last look."""
         before, self._counts = self._counts, {}
-        for rank, output in self._of.outputs().items():
+        for rank, output in self._attempt.logs.by_rank.items():
             reader = step_reader(output)
             reader.look()
             self._counts[rank] = reader.steps.count

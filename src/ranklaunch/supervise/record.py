@@ -1,4 +1,5 @@
-"""What stays of an attempt: plan.json, events.jsonl, verdict.json, and the last words that Kubernetes shows."""
+"""Files of an attempt: plan.json, events.jsonl, verdict.json, and the termination message that
+Kubernetes shows."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ import errno
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ranklaunch.errors import SHORTAGES, ConfigError, RanklaunchError, WaitError, refused
 from ranklaunch.system import disk
 from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import Verdict, as_json
+from ranklaunch.verdict.model import Judgement, Verdict, as_json
 
 RUN_IDS = "run_ids.json"  # in the log folder
 RESERVE = ".reserved"
@@ -30,15 +31,19 @@ will = -1  # a descriptor: where the supervisor says what is to be done if it is
 
 
 def now() -> str:
-    """UTC, ISO 8601."""
+    """Return the time in UTC, ISO 8601."""
     seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{microseconds:06d}+00:00"
 
 
 class Record:
-    """The folder of one attempt, or of a restart in place, whose attempt has one of its own. Nothing in it that an earlier start wrote is
-    lost: logs and events are appended to. failure: why what it is of cannot begin. trouble: what is not kept, and why;
-    said with that of the logs."""
+    """Folder of one attempt, or of a restart in place. Nothing that an earlier start wrote there is
+    lost: logs and events are appended to.
+
+    attempt: for a restart in place, the folder of its attempt. failure: reason why the attempt or
+    restart cannot begin. trouble: files that cannot be kept, with reasons; said with the trouble of
+    the logs.
+    """
 
     def __init__(self, folder: str, termination_log: str = "", failure_file: str = "", attempt: str = "") -> None:
         self.folder = folder
@@ -57,7 +62,8 @@ class Record:
             raise self.failure
 
     def of_attempt(self, failure: RanklaunchError) -> Record:
-        """What has the attempt's verdict, for a round that cannot begin. Its events go on where they can."""
+        """Return the record of the attempt for a round that cannot begin. Its events go on if
+        they can be written."""
         record = Record(self._attempt or self.folder, self._termination_log, self._failure_file)
         record.failure = failure
         try:
@@ -68,12 +74,13 @@ class Record:
 
     @property
     def of_verdict(self) -> str:
-        """The path of the attempt's verdict."""
+        """Return the path of the attempt's verdict."""
         return os.path.join(self._attempt or self.folder, folders.VERDICT)
 
     def open(self, new: bool = False) -> bool:
-        """False where the folder was to be new and is there. Raises ConfigError where it cannot be written, or something else than a file
-        stands where one of ours belongs. Raises WaitError where no descriptor or disk is left."""
+        """Make the folder and open the events. Return False if the folder was to be new and
+        exists. Raises ConfigError if it cannot be written, or if something else than a file has
+        the name of one of our files; WaitError if no descriptor or disk is left."""
         try:
             if not disk.make_folder(self.folder) and new:
                 return False
@@ -96,7 +103,7 @@ class Record:
             raise (WaitError if getattr(error, "errno", 0) in SHORTAGES else ConfigError)(msg) from None
 
     def _bequeath(self) -> None:
-        """What the verdict of a supervisor that is killed needs."""
+        """Hand down the facts for the verdict of a supervisor that is killed."""
         bequeath("started", now())
         bequeath("termination_log", self._termination_log)
         bequeath("failure_file", self._failure_file)
@@ -105,7 +112,7 @@ class Record:
         bequeath("judged", "")
 
     def close(self) -> None:
-        """No more events."""
+        """Close the file of events."""
         for fd in (self._events, self._spare):
             if fd >= 0:
                 os.close(fd)
@@ -122,14 +129,14 @@ class Record:
 
     @property
     def is_gone(self) -> bool:
-        """Whether its events, and the logs beside them, are no longer where they were opened, for somebody has removed or moved them."""
+        """True if somebody removed or moved the events and the logs beside them."""
         try:
             return self._events >= 0 and not os.path.samestat(os.fstat(self._events), os.stat(os.path.join(self.folder, folders.EVENTS)))
         except OSError:
             return True
 
     def hold(self) -> None:
-        """Events are written at release()."""
+        """Keep events in memory until release()."""
         self._held = b""
 
     def release(self) -> None:
@@ -147,19 +154,19 @@ class Record:
         self._write(folders.PLAN, plan)
 
     def verdict(self, verdict: Verdict) -> str:
-        """Writes the verdict; its path, or "" where it could not be written."""
+        """Write the verdict. Return its path, "" if it could not be written."""
         self._free()
         written = self._write(folders.VERDICT, as_json(verdict))
         if self._attempt:
             written = self._write(folders.VERDICT, as_json(verdict), self._attempt)
         if written:
-            bequeath("judged", str(verdict.exit_code))
-        error = verdict.culprit.error if verdict.culprit else None
-        self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
+            bequeath("judged", str(verdict.judgement.exit_code))
+        self.last_words(*_message(verdict.judgement))
         return written
 
     def of_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> str:
-        """The end of a round that another follows; the attempt's own verdict is that of the last. Its path, "" where there is none."""
+        """Write the end of a round that another round follows; the attempt's own verdict comes
+        with the last round. Return the path, "" if it could not be written."""
         if self._attempt:  # which keeps room of its own
             _remove_reserve(self.folder)
         return self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
@@ -171,7 +178,7 @@ class Record:
             self._write(folders.ENDS, dict(ends))
 
     def _reserve(self) -> None:
-        """Room for the verdict, for when the ranks' logs have filled the disk."""
+        """Reserve room for the verdict: the logs of ranks may fill the disk."""
         fd = disk.private(os.path.join(self.folder, RESERVE))
         try:
             os.posix_fallocate(fd, 0, RESERVED)
@@ -181,7 +188,7 @@ class Record:
             os.close(fd)
 
     def _free(self) -> None:
-        """Room on the disk and a descriptor for what is written last."""
+        """Free the reserved room and a descriptor for the last files."""
         if self._spare >= 0:
             os.close(self._spare)
             self._spare = -1
@@ -189,7 +196,8 @@ class Record:
             _remove_reserve(folder)
 
     def last_words(self, reason: str, exit_code: int) -> None:
-        """For /dev/termination-log, which Kubernetes makes; never made by ranklaunch."""
+        """Write the termination message into the file that Kubernetes made. ranklaunch never
+        makes that file."""
         text = "" if exit_code == 0 else f"{reason}\n"
         if text and self._failure_file:
             self._fail(text)
@@ -205,7 +213,8 @@ class Record:
             os.close(fd)
 
     def _fail(self, text: str) -> None:
-        """For the platform that takes the reason from a file. What the program itself wrote there stays: it knows more."""
+        """Write the reason into the file from which the platform reads it. A file that the
+        program wrote stays: it says more."""
         try:
             disk.make_folder(os.path.dirname(self._failure_file))
             with open(self._failure_file, "x", encoding="utf-8", errors="replace") as file:
@@ -232,8 +241,9 @@ def _remove_reserve(folder: str) -> None:
 PRIME = (1 << 32) - 5  # the rest of a division by it tells commands apart as a checksum does, and needs no module
 
 
-def run_id(logs: str, job: str, command: str, on_trouble: Callable[[str], None] = lambda text: None) -> str:
-    """Of this job and its command, as an earlier attempt has left it there, else a new one. on_trouble: is told where it is not kept."""
+def run_id(logs: str, job: str, command: str, trouble: list[str] | None = None) -> str:
+    """Return the id of a job and its command, as an earlier attempt wrote it into the log
+    folder, or a new one. trouble: gets a text if the id cannot be kept."""
     path = os.path.join(logs, RUN_IDS)
     known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
     lock = _locked(logs)
@@ -250,14 +260,16 @@ def run_id(logs: str, job: str, command: str, on_trouble: Callable[[str], None] 
         why = f"{path} is {error.kind}, not a file"
     if why:
         ids.setdefault(known, os.urandom(8).hex())
-        on_trouble(f"{why}: the run's id is not kept, so a later attempt has another")
+        if trouble is not None:
+            trouble.append(f"{why}: the run's id is not kept, so a later attempt has another")
     if lock >= 0:
         os.close(lock)
     return ids[known]
 
 
 def _run_ids(path: str) -> dict[str, str]:
-    """Nothing where it is damaged. Raises OSError and NotRegularError."""
+    """Return the ids by job and command, {} from a damaged file. Raises OSError and
+    NotRegularError."""
     try:
         kept = json.loads(disk.read(disk.own(path), MOST_OF_IDS)) if os.path.lexists(path) else {}
     except (ValueError, RecursionError):
@@ -267,7 +279,7 @@ def _run_ids(path: str) -> dict[str, str]:
 
 
 def _locked(folder: str) -> int:
-    """As disk.lock; -1 where it is not to be had in time."""
+    """Return the descriptor of disk.lock, -1 if the lock is not free in time."""
     until = time.monotonic() + LOCK_S
     while True:
         try:
@@ -280,7 +292,7 @@ def _locked(folder: str) -> int:
 
 
 def make_private(path: str) -> None:
-    """An empty folder that nobody else can enter. Raises ConfigError where it cannot be made."""
+    """Make an empty folder that nobody else can enter. Raises ConfigError if that fails."""
     parent = os.path.dirname(path)
     try:
         disk.make_folder(parent)
@@ -307,12 +319,13 @@ def _no_place(folder: str, error: OSError) -> ConfigError:
 
 
 def offered(path: str) -> str:
-    """What a node has for the others: a short text that a preparing step has made."""
+    """Return the short text of a file that a node offers to the others; a preparing step made
+    it."""
     return disk.read(disk.own(path), MOST_OFFERED).decode("ascii").strip()
 
 
 def copied(path: str) -> str:
-    """Raises ConfigError where it cannot be read."""
+    """Return the text of a file. Raises ConfigError if it cannot be read."""
     try:
         return disk.read(disk.given(path), MOST_COPIED).decode(errors="surrogateescape")
     except OSError as error:
@@ -321,7 +334,8 @@ def copied(path: str) -> str:
 
 
 def made_since(path: str, began: float) -> list[bytes] | None:
-    """The lines of a file that the job has made; None of one that an earlier job has left. began: seconds since 1970."""
+    """Return the lines of a file that the job made; None if an earlier job left it. began:
+    seconds since 1970."""
     try:
         if os.stat(path).st_mtime < began:
             return None
@@ -331,18 +345,30 @@ def made_since(path: str, began: float) -> list[bytes] | None:
 
 
 def write_file(path: str, text: str, mode: int) -> None:
-    """Whole or not at all. Raises ConfigError where something else than a file is there, and OSError."""
+    """Write a file, whole or not at all. Raises OSError, and ConfigError if something else than
+    a file is there."""
     disk.write(path, text.encode(errors="surrogateescape"), mode)
 
 
 def bequeath(name: str, text: str) -> None:
-    """What the other process of ranklaunch needs to know where it has to act in the supervisor's place: folder, started, termination_log
-    and failure_file of the verdict that it then leaves; the private folders and the socket that it removes; judged: there is a verdict,
-    with that exit code; the grace; stop: a stop request by that signal, after which a beat comes every second; told: the ranks were told
-    to end; launcher_PID, of each launcher: how many generations below it its ranks are, whether it is to be halted while they end, and
-    through which programs they come."""
+    """Hand a fact down to the other process of ranklaunch, which must act in the supervisor's place
+    if that is killed.
+
+    Names: folder, started, termination_log and failure_file, for the verdict; private, recorders,
+    asked_in and socket, which are removed; judged: exit code of the verdict that was written;
+    grace_s; stop: signal of a stop request, after which a beat comes every second; told: the ranks
+    were signalled; launcher_PID: how many generations below a launcher its ranks are, and the
+    programs through which they come.
+    """
     if will >= 0:
         try:
             os.write(will, os.fsencode(f"{name}={text}") + b"\0")
         except OSError:  # it is gone, or full
             pass
+
+
+def _message(judgement: Judgement) -> tuple[str, int]:
+    """Return the termination message of a container, and the exit code."""
+    error = judgement.culprit.error if judgement.culprit else None
+    remedy = [error.remedy] if error and error.remedy else []
+    return "\n".join([judgement.reason, *remedy, *judgement.notes]), judgement.exit_code

@@ -1,5 +1,6 @@
-"""Everything that a job needs that lasts or fails. The attempt imports this module once, 0.3 s after its ranks have started and while they
-load, or at an earlier failure: later failures import nothing."""
+"""Parts of an attempt that only a long or a failing job needs. The attempt imports this module
+once, 0.3 s after the launch and while ranks load, or at an earlier failure: later failures import
+nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ranklaunch import catalogue
 from ranklaunch.control.stops import Stops
-from ranklaunch.diagnose.excerpt import last_lines
+from ranklaunch.diagnose.failures import last_lines
 from ranklaunch.evidence.collection import Taking
 from ranklaunch.hangs.monitor import Watching
 from ranklaunch.hangs.pace import Pacing
@@ -21,14 +22,14 @@ from ranklaunch.supervise.placement_check import Placing
 from ranklaunch.supervise.plugins import Join
 from ranklaunch.system import tree
 from ranklaunch.system.bounded import Apart
-from ranklaunch.verdict import avoid
-from ranklaunch.verdict.avoid import SuspectHost
-from ranklaunch.verdict.model import Note, Verdict
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import SuspectHost
+from ranklaunch.verdict.model import Ending, Note
 
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds
     from ranklaunch.supervise.attempt import Attempt
-    from ranklaunch.supervise.ending import Circumstances, Ending
+    from ranklaunch.supervise.ending import Circumstances
     from ranklaunch.verdict.blame import Judgement, Suspect
 
 KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that do nothing themselves
@@ -36,7 +37,8 @@ SOON_S = 1.0  # a job that ends sooner needs no steps
 
 
 def later(plan: Plan) -> Iterator[tuple[float, Join, str]]:
-    """Yield the plugins of a job that lasts: seconds after the launch, the plugin, and its work for a message if it cannot be made."""
+    """Yield the plugins of a long job: seconds after the launch, the plugin, and its work for a
+    message if it cannot be made."""
     yield SOON_S, Pacing, "follows the steps of its ranks"
     if plan.job.node.slots > 1 or plan.runs == PROGRAM:
         yield 0.0, Placing, "compares its ranks with the plan"
@@ -57,12 +59,12 @@ class Running:
         catalogue.find("RuntimeError: no failure yet\n")
 
     def _join(self) -> None:
-        """Add the plugins of a job that people started: at once, or when the job has lasted for a while."""
+        """Add the plugins of a job that people started: at once, or after some seconds."""
         attempt, plan = self._attempt, self._attempt.plan
         if not attempt.start.has_plugins:
             return
-        attempt.companions.add(Taking, attempt.attended())
-        attempt.companions.add(Stops, attempt.attended())
+        attempt.companions.add(Taking)
+        attempt.companions.add(Stops)
         since_launch = attempt.loop.clock() - (attempt.launched_at or 0.0)
         for seconds, join, work in later(plan):
             attempt.loop.after(max(0.0, seconds - since_launch), self._join_later, join, work)
@@ -72,17 +74,18 @@ class Running:
         if self._attempt.ending:
             return
         try:
-            self._attempt.companions.add(join, self._attempt.attended())
+            self._attempt.companions.add(join)
         except Exception as error:  # no descriptor left; whatever it is, the job goes on
             self._attempt.say(f"nobody {work}: {type(error).__name__}: {error}")
 
     def program_ended(self, go_on: Callable[[], None]) -> None:
-        """Call go_on once the work of a program that ended with 0 is done; fail the job if it was not."""
+        """Call go_on once the work of a program that ended with 0 is done; fail the job for
+        unfinished work."""
         Whole(self._attempt).complete(go_on)
 
     def keeps_node(self) -> str:
-        """Return why this node has succeeded with node 0: only programs that keep it for others run here, as a sleep, or an sshd for the
-        ranks of an mpirun; "" if anything else does."""
+        """Return the reason why this node has succeeded with node 0, "" for none: only programs run
+        here that keep the node for others, such as sleep, or sshd for the ranks of an mpirun."""
         names = set(self._names())
         keepers = sorted(names & {*KEEPERS})
         is_kept = keepers and names <= {*tree.SHELLS, *KEEPERS}
@@ -107,7 +110,7 @@ class Running:
         return judge.look_at_disks(self._attempt.plan)
 
     def suspects(self, node: NodeEnds | None) -> Sequence[Suspect]:
-        return judge.suspects(self._attempt.plan, self._ending, node, self._attempt.nodes.wall)
+        return judge.suspects(self._attempt.plan, self._ending, node, self._attempt.first_suspect)
 
     def notes_of_failure(self, node: NodeEnds | None, suspects: Sequence[Suspect]) -> tuple[Note, ...]:
         attempt, ending = self._attempt, self._ending
@@ -130,9 +133,9 @@ class Running:
         )
         return {**state, **round_facts.asked(attempt.plan, ending, attempt.around.asked())}
 
-    def host_to_avoid(self, verdict: Verdict, facts: Mapping[str, Any]) -> SuspectHost | None:
+    def host_to_avoid(self, judgement: Judgement, facts: Mapping[str, Any]) -> SuspectHost | None:
         hosts = [node.host for node in self._attempt.plan.job.everyone]
-        return avoid.suspect(verdict, hosts, facts.get("hang"), self._attempt.start.after.restarts)
+        return blame.host_to_avoid(judgement, hosts, facts.get("hang"), self._attempt.start.after.restarts)
 
     def exceptions(self, node: NodeEnds) -> Iterator[str]:
         return judge.exceptions_despite_success(self._attempt.plan, node)

@@ -1,5 +1,5 @@
-"""A session: what lasts as long as the container. It has the signals, the loop, both consoles, the other nodes, and an eye on the outer
-process; its attempts come one after the other."""
+"""Session: life of the container. It has the signals, the loop, both consoles, the other nodes
+and a watch over the outer process. Its attempts follow one another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ranklaunch.output.console import Terminal
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.context import Start, Teller
-from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
@@ -34,8 +33,8 @@ OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
 
 
 def _round_after(start: Start, again: Again, held: Held | None) -> Start:
-    """Where it cannot be opened, for its folder cannot be made or its plan not be made anew, it fails at its beginning: so that all nodes
-    hear of it, and there is a verdict."""
+    """Return the start of the next round. A round whose folder or plan cannot be made fails at
+    its beginning, so that all nodes hear of it and there is a verdict."""
     assert start.again
     try:
         return replace(start.again(again, held), companions=start.companions, has_plugins=start.has_plugins, work=start.work)
@@ -50,7 +49,7 @@ def _round_after(start: Start, again: Again, held: Held | None) -> Start:
 
 
 def no_more(verdict: Verdict) -> Start | None:
-    """One attempt is all there is."""
+    """Return no further start: one attempt is all there is."""
     return None
 
 
@@ -83,7 +82,7 @@ class Session:
 
     def run(self, start: Start, next_start: Callable[[Verdict], Start | None] = no_more) -> Verdict:
         """Return the last attempt's verdict. next_start: the start after an attempt with this verdict."""
-        self.nodes = Nodes(start.plan, self.env, self.loop, self.terminal.say, self._now, start.decide, start.run_id)
+        self.nodes = Nodes(start.plan, self.env, self.loop, self.terminal.say, self.attempt, start.decide, start.run_id)
         if not tree.sees_itself():
             self.terminal.say("warning: there is no /proc that tells of this container's processes: what ranks leave behind is not found")
         if self._has_desk:
@@ -137,31 +136,33 @@ class Session:
         return self._orphaned
 
     def plan(self) -> Plan:
-        return self._now().plan
+        return self.attempt().plan
 
-    def attended(self) -> Attended:
-        return self._now().attended()
+    def attempt(self) -> Attempt:
+        """Return the attempt that runs."""
+        assert self._attempt
+        return self._attempt
 
     def phase(self) -> tuple[str, str]:
-        return self._now().phase()
+        return self.attempt().phase()
 
     def begun(self) -> bool:
         return self.phase()[0] != "starting"
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
-        return self._now().companions.of_ranks()
+        return self.attempt().companions.of_ranks()
 
     def present(self) -> Mapping[str, Any]:
-        return self._now().companions.present()
+        return self.attempt().companions.present()
 
     def hang(self) -> object:
-        return self._now().companions.facts().get("hang")
+        return self.attempt().companions.facts().get("hang")
 
     def slow(self) -> bool:
-        return self._now().companions.slow
+        return self.attempt().companions.slow
 
     def offer(self, number: int) -> tuple[bool, list[str]]:
-        return self._now().pass_on(number)
+        return self.attempt().pass_on(number)
 
     def stop(self) -> None:
         self._stop(signal.SIGTERM)
@@ -169,17 +170,12 @@ class Session:
     def end_by(self, due: float, ways: Sequence[str]) -> None:
         """Let the stop of this node be over at this time of the loop's clock. ways: by which ranks were asked to save before."""
         self._end_by(due)
-        self._now().companions.on_deadline(ways)
-
-    def _now(self) -> Attempt:
-        """Return the attempt that runs."""
-        assert self._attempt
-        return self._attempt
+        self.attempt().companions.on_deadline(ways)
 
     def take_signals(self) -> None:
         for number in self.signals.take():
             if number == signal.SIGCHLD:
-                self._now().reap()
+                self.attempt().reap()
             elif number in PASSED_ON:
                 self._pass_on(number)
             else:
@@ -190,11 +186,11 @@ class Session:
             self._asked = number, self.loop.clock()
             bequeath("stop", str(number))
             self._beat()
-        self._now().on_stop_request(number)
+        self.attempt().on_stop_request(number)
 
     def _end_by(self, due: float) -> None:
         self._due = min(self._due, due)
-        self._now().stopper.end_by(self._due)
+        self.attempt().stopper.end_by(self._due)
 
     def _beat(self) -> None:
         bequeath("beat", "")
@@ -204,17 +200,17 @@ class Session:
         if self._desk and self._desk.is_warning(name_of(number)):
             self._desk.warn()
         else:
-            self._now().pass_on(number)
+            self.attempt().pass_on(number)
 
     def _open_desk(self) -> None:
-        """Of a job that lasts. One that cannot be asked runs all the same."""
+        """Open the control socket of a job that lasts. Without a socket the job runs all the
+        same."""
         try:
             from ranklaunch.control.desk import Desk
 
             self._desk = Desk(self, self.loop)
-            seen = self._now().attended()
             if self._desk.path:
-                seen.record.plan({**as_json(seen.plan()), "socket": self._desk.path})
+                self.attempt().record.plan({**as_json(self.plan()), "socket": self._desk.path})
         except (OSError, ImportError):
             pass
 
@@ -226,4 +222,4 @@ class Session:
     def _on_guard(self, guard: int) -> None:
         self.loop.forget(guard)
         self._orphaned = True
-        self._now().on_guard()
+        self.attempt().on_guard()

@@ -11,16 +11,16 @@ from __future__ import annotations
 import math
 import os
 import signal
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ranklaunch.processes.child import LONE_S, Child, Lone, Spared, heard_behind, is_to_outlast, note, unread, wake
+from ranklaunch.processes.children import LEADING, LONE_S, SERVICE, Child, Lone, Spared, note, unread, wake
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
+from ranklaunch.system.tree import Hearing, heard_behind, is_to_outlast
 
 if TYPE_CHECKING:
     from ranklaunch.evidence.stack_signals import Aborts
@@ -39,14 +39,30 @@ GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the ke
 FRESH_S = 0.05  # so old may a look at all processes be
 
 
-class Teller:
-    """Passes a signal to ranks: to themselves, or to the programs in them where they are shells that would die of it, or wrappers whose
-    death would end all. look(), again and again, tells programs that catch it later, and such a shell itself once no program in it does.
-    own: processes that ranklaunch itself has started."""
+class Started(Protocol):
+    """Running children of ranklaunch, as a stop uses them: processes.children.Children."""
 
-    def __init__(self, clock: Callable[[], float], own: Callable[[], Collection[tree.Identity]]) -> None:
+    def of(self, roles: Collection[str]) -> Sequence[Child]: ...
+
+
+class Peers(Protocol):
+    """Other nodes of the job, as a stop uses them: muster.nodes.Nodes."""
+
+    @property
+    def others_end(self) -> bool: ...
+
+
+class Teller:
+    """Sender of a signal to ranks. In a shell or wrapper that would die of the signal, the programs
+    in it get the signal instead.
+
+    look(), called again and again, signals programs that begin to catch it later, and a shell once
+    no program in it does. children: processes that ranklaunch itself has started.
+    """
+
+    def __init__(self, clock: Callable[[], float], children: Started) -> None:
         self._clock = clock
-        self._own = own
+        self._children = children
         self.caught: set[tree.Identity] = set()  # ranks in which somebody heard it
         self._told: set[tree.Identity] = set()  # processes that heard it
         self._bound: set[tree.Identity] = set()  # ranks whose launcher ends all once one has died
@@ -54,8 +70,11 @@ class Teller:
         self._behind: dict[tree.Identity, list[tree.Identity]] = {}  # a wrapper, and who was told in its place
         self._spared: list[Spared] = []
         self._looks: dict[int, tuple[float, Hearing]] = {}  # by signal
-        self.says_where = False
-        self.aborts: Callable[[tree.Identity], bool] = lambda rank: False  # ends one that hears nothing in a way that says where it is
+        self.aborts: Aborts | None = None  # ends ranks that do not catch the signal, so that they write their stacks
+
+    @property
+    def says_where(self) -> bool:
+        return self.aborts is not None
 
     @property
     def waiting(self) -> bool:
@@ -80,7 +99,7 @@ class Teller:
             heard = hearing.of(rank)
             if heard and heard != [rank]:
                 self._shells[rank] = number, None
-            elif not heard and self.aborts(rank):
+            elif not heard and self.aborts and self.aborts.end(rank):
                 continue
             self._tell_one(rank, number, heard, [] if heard else heard_behind(rank, hearing))
 
@@ -128,10 +147,13 @@ class Teller:
 
     def _send(self, process: tree.Identity, number: int) -> bool:
         sent = tree.send(process, number)
-        if not sent and process not in tree.refused and process in self._own():
+        if not sent and process not in tree.refused and self._is_own(process):
             sent = tree.send_to_child(process, number)  # no descriptor is left
         wake(process)
         return sent
+
+    def _is_own(self, process: tree.Identity) -> bool:
+        return any(child.identity == process for child in self._children.of(LEADING))
 
     def _look_into(self, shell: tree.Identity, number: int, heard: list[tree.Identity], since: float | None) -> None:
         now = self._clock()
@@ -149,44 +171,40 @@ class Teller:
 
 
 class Stopper:
-    """begin() starts the stages; done() says whether nothing is left to end. grace_s: the whole budget in seconds. leaders: running
-    processes that are told first; services: those that are needed until the leaders are gone; needed: whether other nodes still need
-    those of them that outlast all ranks."""
+    """Stages of a stop: begin() starts them, done() returns True once nothing is left to end.
+    grace_s: the whole budget in seconds.
 
-    def __init__(
-        self,
-        loop: Loop,
-        grace_s: float,
-        leaders: Callable[[], Iterable[Child]],
-        say: Callable[[str], None],
-        services: Callable[[], Iterable[Child]] = list,
-        needed: Callable[[], bool] = bool,
-    ) -> None:
+    Of the children, leaders are signalled first, and services once the leaders are gone. Services
+    that outlast all ranks stay as long as other nodes end.
+    """
+
+    def __init__(self, loop: Loop, grace_s: float, children: Started, nodes: Peers, say: Callable[[str], None]) -> None:
         self.begun = False
         self._due = 0.0
         self._latest = math.inf
         self.stuck: tuple[tree.Identity, ...] = ()
         self._loop = loop
         self._grace_s = grace_s
-        self._leaders = leaders
-        self._services = services
-        self._needed = needed
+        self._children = children
+        self._nodes = nodes
         self._say = say
         self._killing_since: float | None = None
         self.killed: set[tree.Identity] = set()
         self._told_all = self._carrying = self._gave_up = False
         self._resting = False  # some have been told, and the rest is not yet
         self.unread: Unread | None = None  # once something is left that may read what the program has said
-        self._teller = Teller(loop.clock, lambda: [child.identity for child in leaders()])
+        self._teller = Teller(loop.clock, children)
         self._next_look: Timer | None = None
         self._lone = Lone(loop.clock, grace_s)
-        self._aborts: Aborts | None = None
         self._timers: list[Timer] = []
         self._refused: set[tree.Identity] = set()  # of which it was said
 
     def begin(self, number: int, since: float | None = None) -> None:
-        """number: the signal for the leaders, in whose place SIGTERM comes where none would catch it. since: when a launcher has begun to
-        end its ranks; their budget is this one. A later call changes nothing."""
+        """Begin the stop. A later call changes nothing.
+
+        number: signal for the leaders; SIGTERM in place of an alarm, on which no program saves its
+        work. since: time at which a launcher began to end its ranks; the budget counts from there.
+        """
         if self.begun:
             return
         self.begun = True
@@ -205,6 +223,12 @@ class Stopper:
         self._look()
         self._timers.append(self._loop.after(max(0.0, self._grace_s * LEADERS_SHARE - spent_s), self.tell_all))
         self._timers.append(self._loop.after(left_s, self.kill_all))
+
+    def _leaders(self) -> Sequence[Child]:
+        return self._children.of(LEADING)
+
+    def _services(self) -> Sequence[Child]:
+        return self._children.of((SERVICE,))
 
     @property
     def grace_s(self) -> float:
@@ -228,14 +252,13 @@ class Stopper:
 
     @property
     def says_where(self) -> bool:
-        return self._aborts is not None
+        return self._teller.says_where
 
     def say_where(self) -> None:
         """From now on, end ranks in a way that makes Python write their stacks, if it has a handler for that."""
         from ranklaunch.evidence.stack_signals import Aborts  # few stops need it
 
-        self._aborts = Aborts()
-        self._teller.aborts, self._teller.says_where = self._aborts.end, True
+        self._teller.aborts = Aborts()
 
     def _tell_rest(self) -> None:
         """Signal the rest when the leaders are gone: first processes that catch SIGTERM. They may be saving, and need the others for it,
@@ -283,7 +306,8 @@ class Stopper:
         reads of /proc is seen in neither."""
         left = tree.descendants(os.getpid())
         now = self._loop.clock()
-        if self._killing_since is None and self._aborts and now >= self._due and self._aborts.end_all(left):
+        aborts = self._teller.aborts
+        if self._killing_since is None and aborts and now >= self._due and aborts.end_all(left):
             self._note_aborted()
             self._timers.append(self._loop.after(WRITES_S, self.kill_all))
             return
@@ -317,8 +341,9 @@ class Stopper:
         self._refused |= tree.refused.keys()
 
     def _note_aborted(self) -> None:
-        for child in self._leaders() if self._aborts else ():
-            if self._aborts and child.identity in self._aborts.told and signal.SIGABRT not in child.told:
+        aborted = self._teller.aborts.told if self._teller.aborts else ()
+        for child in self._leaders() if aborted else ():
+            if child.identity in aborted and signal.SIGABRT not in child.told:
                 child.told.append(signal.SIGABRT)
                 child.sent_at.append(self._loop.clock())
 
@@ -338,7 +363,7 @@ class Stopper:
             note(child, number, now)
         self._note_aborted()
 
-    # What launchers do in a stop: ranklaunch.adapters.launchers.shared.launcher.Signals
+    # What launchers do in a stop: ranklaunch.adapters.launchers.shared.base.Signals
 
     def signal(self, child: Child, number: int) -> None:
         if child.launcher.DEPTH:
@@ -399,19 +424,20 @@ class Stopper:
 
     def _serving(self) -> bool:
         """Return True if a service is still needed: by ranks of other nodes, or by a rank or daemon that came here through it."""
-        if self._lasting() and self._needed():
+        if self._lasting() and self._nodes.others_end:
             return True
         services = [child for child in self._services() if child.launcher.CARRIERS]
-        if not services or any(True for _ in self._leaders()):
+        if not services or self._leaders():
             return False
         own = tuple(os.path.basename(child.process.argv[0]) for child in services)  # their sessions are called after them
         return any(not name.startswith(own) for name in tree.names_below(os.getpid()))
 
     def done(self) -> bool:
-        """Called after each step of the loop, which any child's death or signal ends."""
+        """Return True once nothing is left to end. Called after each step of the loop, which any
+        death of a child or signal ends."""
         if self._gave_up:
             return True
-        if any(True for _ in self._leaders()):
+        if self._leaders():
             return False
         if not tree.has_children():
             return True

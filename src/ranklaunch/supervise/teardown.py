@@ -18,11 +18,10 @@ from ranklaunch.supervise.record import made_since
 from ranklaunch.system import disk, memory, tree
 from ranklaunch.system.signals import STOPPING
 from ranklaunch.verdict import blame, folders
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Culprit, Ending, Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
-    from ranklaunch.supervise.ending import Ending
     from ranklaunch.verdict.blame import Judgement, Suspect
 
 EXCEPTIONS = "exception-"  # begins the name of an exception record
@@ -51,14 +50,14 @@ class Teardown:
         needed = ending.outcome != "succeeded" or self._has_exceptions()
         node = self._node_ends(circumstances) if needed else None
         agreed = self._agree(circumstances, node)
-        bare = verdict_of(attempt.plan, agreed, ending, attempt.children.ended, circumstances, attempt.began)
         unsignalled = tuple(_unsignalled(attempt.stopper.stuck))
-        of_success = self._notes_of_success(node) if bare.outcome == "succeeded" else ()
-        notes = (*bare.notes, *of_success, *attempt.plan.noted, *unsignalled)
-        whole = replace(bare, notes=notes, more=self._more(bare))
-        self._report(whole, unsignalled)
+        of_success = self._notes_of_success(node) if agreed.outcome == "succeeded" else ()
+        judged = replace(agreed, notes=(*agreed.notes, *of_success, *attempt.plan.noted, *unsignalled))
+        bare = verdict_of(attempt.plan, judged, ending, attempt.children.ended, circumstances, attempt.began)
+        verdict = replace(bare, more=self._more(agreed))
+        self._report(verdict, unsignalled)
         self._keep_ends(node or self._node_ends(circumstances))
-        return whole
+        return verdict
 
     def has_records(self) -> bool:
         """Return True if a process of this node recorded anything of itself."""
@@ -82,7 +81,8 @@ class Teardown:
     def _stop(self) -> None:
         """End what runs, however the attempt came to its end; then read the pipes to their end."""
         attempt = self._attempt
-        attempt.loop.run_until(lambda: not attempt.companions.hold_the_stop)
+        while attempt.companions.hold_the_stop:
+            attempt.loop.step()
         if self._ending.outcome == "succeeded":
             attempt.around.teller().all_done()
             if tree.has_children():
@@ -112,7 +112,7 @@ class Teardown:
         """Wait for a signal that went to all processes of a job, as Slurm sends it: it may reach the ranks first."""
         attempt = self._attempt
         if any(end.signal in STOPPING and end.signal not in end.told for end in (child.ended for child in attempt.children.ended)):
-            attempt.loop.run_until(lambda: attempt.around.asked() is not None, attempt.loop.clock() + ASKED_S)
+            attempt.loop.run_until(attempt.around.asked, attempt.loop.clock() + ASKED_S)
 
     # Verdict
 
@@ -138,12 +138,13 @@ class Teardown:
         """Return node 0's judgement, or this node's own without one."""
         attempt, ending = self._attempt, self._ending
         attempt.finishes += () if attempt.success else attempt.children.finished(attempt.plan.job.node_index, attempt.nodes.wall)
+        child = attempt.children.of_pid(ending.pid)
         if ending.outcome == "succeeded":
-            own = judgement(ending, (), attempt.finishes, (), circumstances)
+            own = judgement(ending, (), attempt.finishes, (), circumstances, child)
             return attempt.nodes.agree(own, (), attempt.finishes, (), ending, dict)
         suspects = self._suspects = attempt.running.suspects(node)
         notes = attempt.running.notes_of_failure(node, suspects)
-        own = judgement(ending, suspects, attempt.finishes, notes, circumstances)
+        own = judgement(ending, suspects, attempt.finishes, notes, circumstances, child)
         agreed = attempt.nodes.agree(own, suspects, attempt.finishes, notes, ending, self._state)
         return attempt.running.alone(own, self._state(), circumstances) if agreed is own else agreed
 
@@ -158,10 +159,10 @@ class Teardown:
         yield from self._leftovers.notes if self._leftovers else ()
         yield from self._attempt.running.exceptions(node) if node else ()
 
-    def _more(self, verdict: Verdict) -> dict[str, Any]:
+    def _more(self, judgement: Judgement) -> dict[str, Any]:
         """Return the keys of verdict.json beside the judgement: facts of companions, ends of earlier rounds, the host to avoid."""
         facts, restarts = self._attempt.companions.facts(), self._attempt.start.after.restarts
-        host = self._attempt.running.host_to_avoid(verdict, facts) if verdict.outcome != "succeeded" else None
+        host = self._attempt.running.host_to_avoid(judgement, facts) if judgement.outcome != "succeeded" else None
         return {
             **facts,
             **({"restarts": [dict(restart) for restart in restarts]} if restarts else {}),
@@ -171,59 +172,61 @@ class Teardown:
     # Report
 
     def _report(self, verdict: Verdict, local_notes: Collection[str]) -> None:
-        attempt, culprit = self._attempt, verdict.culprit
+        attempt, judgement = self._attempt, verdict.judgement
+        culprit = judgement.culprit
         if attempt.work:
             attempt.work.close()
         rank = culprit.rank if culprit and culprit.node == attempt.plan.job.node_index else None
         most = blame.LINES if rank is None or attempt.logs.hides(rank) else AGAIN
-        if not shows_all(attempt.plan, verdict, attempt.nodes.lost, attempt.nodes.judged):
+        if not shows_all(attempt.plan, culprit, attempt.nodes.lost, attempt.nodes.judged):
             most = 0
-        attempt.logs.unfold(self._shown_of_victims(verdict, rank))
+        attempt.logs.unfold(self._shown_of_victims(judgement, rank))
         attempt.logs.end()
-        self._say_last_words(verdict, most)
+        self._say_last_words(culprit, most)
         if attempt.nodes.again:
             self._report_round(verdict, attempt.nodes.again.next.get("restart", {}))
         else:
             self._report_end(verdict, most, local_notes)
             attempt.around.terminal.flush_own()
 
-    def _shown_of_victims(self, verdict: Verdict, culprit: int | None) -> Collection[int] | None:
+    def _shown_of_victims(self, judgement: Judgement, culprit: int | None) -> Collection[int] | None:
         """Return the ranks of this node whose folded lines are shown after all: ranks that failed before they were signalled. None: all
         ranks, as somebody asked for the stop. culprit: rank whose last lines are shown anyway."""
-        if verdict.outcome == "stopped":
+        if judgement.outcome == "stopped":
             return None
         signalled_at = self._attempt.nodes.wall(self._attempt.victims_from)
         failed = [each for each in self._suspects if each.at < signalled_at and not (each.late or each.is_consequence)]
         culprits = [each.culprit for each in failed if each.culprit and each.culprit.node == self._attempt.plan.job.node_index]
         return {each.rank for each in culprits if each.rank is not None} - {culprit}
 
-    def _say_last_words(self, verdict: Verdict, most: int) -> None:
+    def _say_last_words(self, culprit: Culprit | None, most: int) -> None:
         """Show the last lines of the culprit. most: lines, 0 for none; a longer traceback keeps its beginning."""
-        text, lines = blame.last_words(verdict.culprit) if verdict.culprit and most else ("", ())
+        text, lines = blame.last_words(culprit) if culprit and most else ("", ())
         shown = self._attempt.running.excerpt(lines, most) if len(lines) > most else lines
         if text:
             self._attempt.say(text, [line.encode(errors="backslashreplace") for line in shown])
 
     def _report_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> None:
         """Report a round that another one follows. restart: its entry in the verdict of the end."""
-        record, say = self._attempt.record, self._attempt.say
-        record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
+        record, say, judgement = self._attempt.record, self._attempt.say, verdict.judgement
+        record.event("end", outcome=judgement.outcome, exit_code=judgement.exit_code)
         if not record.of_round(verdict, restart):
             say(f"{record.folder}/{folders.ROUND} could not be written")
-        say(f"{_outcome(verdict)}; {restart.get('decision', 'starting all ranks again')}")
+        say(f"{_outcome(judgement)}; {restart.get('decision', 'starting all ranks again')}")
 
     def _report_end(self, verdict: Verdict, most: int, local_notes: Collection[str]) -> None:
         """Report the end: a failure as a block where `most` last lines of the culprit were shown, else as one line."""
-        record, say, succeeded = self._attempt.record, self._attempt.say, verdict.outcome == "succeeded"
+        record, say, judgement = self._attempt.record, self._attempt.say, verdict.judgement
+        succeeded = judgement.outcome == "succeeded"
         if succeeded:
             self._show_files()
-        record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
+        record.event("end", outcome=judgement.outcome, exit_code=judgement.exit_code)
         path = record.verdict(verdict)
-        notes = (*blame.advice(verdict.culprit), *verdict.notes) if most or succeeded else local_notes
+        notes = (*blame.advice(judgement.culprit), *judgement.notes) if most or succeeded else local_notes
         is_block = most > 0 and not succeeded
         where = f", verdict {path or '(could not be written)'}" if is_block or not path else ""
         logs = showing.printable(f"logs {record.folder}{where}")
-        for text in (_outcome(verdict), *notes, logs) if is_block else (f"{_outcome(verdict)}; {logs}", *notes):
+        for text in (_outcome(judgement), *notes, logs) if is_block else (f"{_outcome(judgement)}; {logs}", *notes):
             say(text)
 
     def _show_files(self) -> None:
@@ -247,7 +250,7 @@ class Teardown:
             self._attempt.say(f"a defect in ranklaunch; please report it: ends.json could not be made: {type(error).__name__}: {error}")
 
 
-def shows_all(plan: Plan, verdict: Verdict, lost: Iterable[Suspect], agreed: bool) -> bool:
+def shows_all(plan: Plan, culprit: Culprit | None, lost: Iterable[Suspect], agreed: bool) -> bool:
     """Return True on the node whose console has the whole verdict: that of the culprit, else node 0. The others show one line.
 
     lost: nodes that never reported, whose place node 0 takes. agreed: node 0 judged; else each node shows what it knows.
@@ -255,7 +258,7 @@ def shows_all(plan: Plan, verdict: Verdict, lost: Iterable[Suspect], agreed: boo
     job = plan.job
     if any(process.node is not None for process in plan.processes):  # simulated nodes have shown it
         return False
-    where = verdict.culprit.node if verdict.culprit else 0
+    where = culprit.node if culprit else 0
     where = 0 if where in {suspect.node for suspect in lost} else where
     return len(job.everyone) == 1 or where == job.node_index or not agreed
 
@@ -267,5 +270,5 @@ def _unsignalled(stuck: Iterable[tree.Identity]) -> Iterator[str]:
             yield f"{tree.refused[process]} could not be signalled: it may be left running"
 
 
-def _outcome(verdict: Verdict) -> str:
-    return f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}"
+def _outcome(judgement: Judgement) -> str:
+    return f"{judgement.outcome} with exit code {judgement.exit_code}: {judgement.reason}"

@@ -14,6 +14,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from ranklaunch.errors import ConfigError, refused
@@ -34,7 +35,7 @@ def call(work: Callable[[], Any], what: str) -> Any:
     """What work returns, as JSON has it: tuples become lists. Its ConfigErrors come out as they are. Raises ConfigError, which names what
     it was, where it takes too much; WaitError where the system has no process left."""
     try:
-        child, readable = forked(lambda writable: _work(work, writable))
+        child, readable = forked(partial(_work, work))
     except OSError as error:
         raise refused(error, " to start a process") from None
     try:
@@ -52,7 +53,7 @@ class Apart:
     descriptor is left."""
 
     def __init__(self, work: Callable[[], bytes]) -> None:
-        self.pid, self.readable = forked(lambda writable: _be_apart(work, writable))
+        self.pid, self.readable = forked(partial(_be_apart, work))
         tree.wanted[self.pid] = None
 
     def answer(self, seconds: float) -> bytes | None:
@@ -121,10 +122,10 @@ def program(argv: Sequence[str], env: Mapping[str, str], *, stderr: bool = False
     """Start a program in a process group of its own. Return its pid, and a pipe with its stdout and perhaps its stderr.
 
     Raises OSError if no process or descriptor is left; a program that cannot be executed ends with NOT_STARTED."""
-    return forked(lambda writable: _execute(argv, env, writable, stderr))
+    return forked(partial(_execute, argv, env, stderr))
 
 
-def _execute(argv: Sequence[str], env: Mapping[str, str], writable: int, stderr: bool) -> NoReturn:
+def _execute(argv: Sequence[str], env: Mapping[str, str], stderr: bool, writable: int) -> NoReturn:
     """In the child: never returns."""
     try:
         tree.die_with_parent()

@@ -11,7 +11,9 @@ import errno
 import fcntl
 import itertools
 import os
+import select
 import stat
+import time
 from collections.abc import Iterable
 
 from ranklaunch.errors import ConfigError
@@ -21,8 +23,9 @@ GONE = "the working folder was removed, so a relative path names nothing: give a
 BLOCK = 1024 * 1024
 CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+FIFO = "a FIFO"
 _KINDS = {
-    stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFIFO: FIFO, stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }  # fmt: skip
 
@@ -114,6 +117,28 @@ def read(fd: int, most: int) -> bytes:
     """At most so many bytes; closes the descriptor."""
     with open(fd, "rb") as file:
         return file.read(most) or b""  # None where a read that does not wait gets nothing
+
+
+def of_pipe(path: str, most: int, seconds: float) -> bytes | None:
+    """Return at most so many bytes of an unnamed pipe, such as /dev/stdin or <(env) of bash, up to its end; None where the path is none.
+    Raises TimeoutError where the end has not come after these seconds, and OSError."""
+    fd = os.open(path, os.O_RDONLY | _ALWAYS)
+    try:
+        if not stat.S_ISFIFO(os.fstat(fd).st_mode) or not os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:"):
+            return None
+        blocks, left, until = list[bytes](), most, time.monotonic() + seconds
+        while left > 0:
+            if not select.select([fd], [], [], max(0.0, until - time.monotonic()))[0]:
+                msg = f"no end within {seconds:g} s"
+                raise TimeoutError(msg)
+            block = os.read(fd, min(BLOCK, left))
+            if not block:
+                break
+            blocks.append(block)
+            left -= len(block)
+        return b"".join(blocks)
+    finally:
+        os.close(fd)
 
 
 def end_of(path: str, most: int, begin: int = 0) -> bytes:

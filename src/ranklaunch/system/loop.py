@@ -83,8 +83,8 @@ class Loop:
             if callback:
                 callback()
 
-    def run_until(self, done: Callable[[], bool], deadline: float = math.inf) -> None:
-        """deadline: by `clock`."""
+    def run_until(self, done: Callable[[], object], deadline: float = math.inf) -> None:
+        """Step until `done` returns a true value. deadline: by `clock`."""
         while not done() and self.clock() < deadline:
             self.step(deadline - self.clock())
 

@@ -1,12 +1,17 @@
-"""The process tree, read from /proc. Processes are known by pid and start time, so a reused pid is never signalled."""
+"""The process tree, read from /proc, and who in it hears a signal.
+
+Processes are known by pid and start time, so a reused pid is never signalled.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import re
 import signal
+import stat
 import time
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -38,15 +43,21 @@ refused: dict[Identity, str] = {}
 
 
 class Identity(NamedTuple):
-    """start: clock ticks since boot at which the process started; with the pid it names one process for ever."""
+    """A process.
+
+    start: clock ticks since boot at its start; with the pid, a unique name of the process.
+    """
 
     pid: int
     start: int
 
 
 class Entry(NamedTuple):
-    """name: of the program, cut by the kernel to 15 bytes. status: the wait status of a zombie. ticks: of CPU time; inherited: of children
-    that have ended. pages: in memory."""
+    """State of a process.
+
+    name: of the program, cut by the kernel to 15 bytes. status: wait status of a zombie. ticks: CPU
+    time; inherited: CPU time of children that have ended. pages: in memory.
+    """
 
     parent: int
     state: str
@@ -59,7 +70,7 @@ class Entry(NamedTuple):
 
 
 def read(path: str, most: int = 4096) -> bytes:
-    """A file of /proc, at once; b"" where it cannot be: of a process that is gone, or that may not be looked at."""
+    """Return a file of /proc, b"" for a process that is gone or may not be looked at."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -73,7 +84,7 @@ def read(path: str, most: int = 4096) -> bytes:
 
 
 def entry(pid: int) -> Entry | None:
-    """What /proc says of a process, None when it is gone."""
+    """Return the state of a process from /proc, None for a process that is gone."""
     text = read(f"/proc/{pid}/stat")
     if not text:
         return None
@@ -93,8 +104,10 @@ def entry(pid: int) -> Entry | None:
 
 
 def container_s() -> float | None:
-    """Seconds since this container started, which did so to bring us here; None outside one, for whoever was brought into one that runs,
-    and in one that had done something else before."""
+    """Return the seconds since the start of this container.
+
+    None outside a container, and in one that ran before, for something else, when ranklaunch came.
+    """
     try:
         if os.readlink("/proc/self/ns/pid") == HOST:
             return None
@@ -110,7 +123,7 @@ def container_s() -> float | None:
 
 
 def wait_status(process: Identity) -> int | None:
-    """Of one that has ended and whose parent has not fetched it yet; None where that is too late, or not ours to know."""
+    """Return the wait status of a zombie; None if it is reaped already or not visible to us."""
     found = entry(process.pid)
     return found.status if found and found.state == "Z" and found.start == process.start else None
 
@@ -121,12 +134,18 @@ def identify(pid: int) -> Identity:
 
 
 def is_dead(child: int) -> bool:
-    """Whether a child of this process is, and only waits to be reaped. Raises ChildProcessError where it was."""
+    """Return True for a child of this process that is a zombie.
+
+    Raises ChildProcessError once it is reaped.
+    """
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def has_children() -> bool:
-    """Whether this process has any child of the job, dead or alive. It is the subreaper, so whatever lives below it hangs from a child."""
+    """Return True if this process has any child of the job, dead or alive.
+
+    This process is the subreaper: all processes below it hang from a child.
+    """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -135,12 +154,12 @@ def has_children() -> bool:
 
 
 def descendants(root: int) -> list[Identity]:
-    """Every living process below root, zombies left out: those are dead already and only wait to be reaped."""
+    """Return every living process below root, without zombies."""
     return [Identity(pid, found.start) for pid, found in _below(root)]
 
 
 def generation(root: int, number: int) -> list[Identity]:
-    """Living processes that many generations below root: 1 for its children."""
+    """Return the living processes `number` generations below root: 1 for its children."""
     below = by_parent()
     parents = [root]
     found: list[tuple[int, Entry]] = []
@@ -151,13 +170,16 @@ def generation(root: int, number: int) -> list[Identity]:
 
 
 def names_below(root: int) -> list[str]:
-    """Of the programs of all living processes below root."""
+    """Return the names of the programs of all living processes below root."""
     return [found.name for _, found in _below(root)]
 
 
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
-    """Living processes below root that are no carriers, and between which and root there is nothing but carriers. A shell is one below
-    a session of sshd only: elsewhere it is a rank that is a script."""
+    """Return the living processes below root, no carriers, with only carriers above them.
+
+    A shell counts as a carrier only below a session of sshd: elsewhere it is a rank that is a
+    script.
+    """
     below = by_parent()
     names = {carrier[:NAME_BYTES] for carrier in carriers}
     result: list[Identity] = []
@@ -173,13 +195,13 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
 
 
 def command(pid: int) -> list[str]:
-    """Its words; none of a process that is gone."""
+    """Return the words of a process, none for a process that is gone."""
     text = read(f"/proc/{pid}/cmdline")
     return [word.decode(errors="replace") for word in text.split(b"\0")] if text else []
 
 
 def state(process: Identity) -> str:
-    """As /proc has it, T of one that SIGSTOP has stopped; X also of one that is gone."""
+    """Return the state letter of /proc: T after SIGSTOP; X also for a process that is gone."""
     found = entry(process.pid)
     return found.state if found and found.start == process.start else "X"
 
@@ -196,7 +218,7 @@ def _below(root: int) -> Iterator[tuple[int, Entry]]:
 
 
 def sees_itself() -> bool:
-    """Whether /proc is there, and tells of this process's own namespace: else its numbers mean others."""
+    """Return True if /proc is mounted and shows this process's own pid namespace."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -204,7 +226,7 @@ def sees_itself() -> bool:
 
 
 def by_parent() -> dict[int, list[tuple[int, Entry]]]:
-    """Everything that there is, the dead included, by its parent's pid; of this process's children, those of the job."""
+    """Return all processes, zombies too, by pid of the parent; of own children the job's."""
     below: dict[int, list[tuple[int, Entry]]] = {}
     for name in os.listdir("/proc") if sees_itself() else ():
         if name.isdigit():
@@ -218,7 +240,7 @@ def by_parent() -> dict[int, list[tuple[int, Entry]]]:
 
 
 def _group(pid: int) -> int:
-    """Of one that has just been forked and has no group of its own yet, the pid stands for it."""
+    """Return the process group. Before a fork has made its own, its pid stands for it."""
     try:
         return pid if pid in wanted else os.getpgid(pid)
     except OSError:
@@ -226,8 +248,10 @@ def _group(pid: int) -> int:
 
 
 def forsake(pid: int, seconds: float = 0.0) -> int | None:
-    """Of those in wanted, one that was killed: its wait status, None where there is none within so long, for the kernel may hold it.
-    Whoever fetches that later forgets it then."""
+    """Return the wait status of a killed child in `wanted`, None if there is none in `seconds`.
+
+    The status is dropped if it comes later.
+    """
     until = time.monotonic() + seconds
     status = wanted.pop(pid)
     while status in (None, FORSAKEN):
@@ -242,7 +266,7 @@ def forsake(pid: int, seconds: float = 0.0) -> int | None:
 
 
 def fetched(pid: int, status: int) -> bool:
-    """A child has ended; whether it was one of those in wanted."""
+    """Keep the wait status of a child that has ended. Return False if nobody wants it."""
     known = pid in wanted
     if known and wanted[pid] == FORSAKEN:
         del wanted[pid]
@@ -286,7 +310,10 @@ def _checked_kill(target: Identity, number: int) -> bool:
 
 
 def send_to_child(child: Identity, number: int) -> bool:
-    """Our own, not reaped yet: the pid is its own. False when it is among those that refuse."""
+    """Signal an own child, not reaped yet, whose pid cannot be reused.
+
+    Return False if it refuses.
+    """
     try:
         os.kill(child.pid, number)
     except PermissionError:
@@ -304,7 +331,7 @@ def become_subreaper() -> bool:
 
 
 def die_with_parent() -> None:
-    """In a child between fork and exec: SIGKILL for it when ranklaunch dies."""
+    """In a child between fork and exec: ask for SIGKILL when ranklaunch dies."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -315,3 +342,202 @@ def _prctl(option: int, value: int) -> bool:
 @functools.cache
 def libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+# Who hears a signal, by what the kernel says: signals that a process catches, blocks, ignores or waits for (/proc/PID/status, wchan)
+
+RUNS_SCRIPTS = ("sh", "bash", "dash", "ash", "busybox", "ksh", "ksh93", "mksh", "zsh")  # as their files are called
+_SIGTIMEDWAIT = {"x86_64": b"128", "aarch64": b"137"}  # number of the call
+
+
+class Hearing:
+    """Processes that catch a signal or wait for it, at the time of one look.
+
+    through_all: look below every process that does not catch it; else below shells alone, which
+    would die of the signal and leave their children. told: processes that have caught it before.
+    They count as long as they live: they may have passed the signal on and ignore it since, as
+    timeout does.
+    """
+
+    def __init__(self, number: int, through_all: bool = False, told: Collection[Identity] = ()) -> None:
+        self._number, self._told = number, told
+        self._through_all = through_all
+        self._below: dict[int, list[tuple[int, Entry]]] | None = None
+
+    def of(self, root: Identity) -> list[Identity]:
+        """Return the first such process on each way down from root, root included."""
+        found: list[Identity] = []
+        left = [root]
+        while left:
+            process = left.pop()
+            shell = is_shell(process.pid)
+            if process in self._told or self._heard_by(process.pid, shell):
+                found.append(process)
+            elif shell or self._through_all:
+                left += self.children(process.pid)
+        return found
+
+    def children(self, pid: int) -> list[Identity]:
+        """Return the living children of a process."""
+        if self._below is None:
+            try:
+                self._below = by_parent()
+            except OSError:  # no descriptor left
+                self._below = {}
+        return [Identity(child, found.start) for child, found in self._below.get(pid, []) if found.state not in "ZX"]
+
+    def _heard_by(self, pid: int, shell: bool) -> bool:
+        """Return True if a process catches the signal.
+
+        A shell that waits for a program catches SIGINT, to see whether the program dies of it; with
+        an exit trap it dies of all signals that it catches. It blocks signals only while it starts
+        a program.
+        """
+        caught, blocked, _ = _dispositions(pid)
+        if shell:
+            return _has(caught, self._number) and self._number != signal.SIGINT and not _has(caught, signal.SIGILL)
+        return _has(caught | blocked, self._number) or _waits_for_signals(pid)
+
+
+def is_pending(pid: int, number: int) -> bool:
+    """Return True if a process has been sent a signal and has not taken it yet."""
+    text = read(f"/proc/{pid}/status", 16384)
+    return any(_has(int(found, 16), number) for found in re.findall(rb"^(?:Sig|Shd)Pnd:\s*([0-9a-f]+)", text, re.MULTILINE))
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return True if a process has a handler for a signal.
+
+    A process without one is never sent it.
+    """
+    return _has(_dispositions(pid)[0], number)
+
+
+def ignores(pid: int, number: int) -> bool:
+    """Return True if a process ignores a signal."""
+    return _has(_dispositions(pid)[2], number)
+
+
+def _has(signals: int, number: int) -> bool:
+    return bool(signals >> (number - 1) & 1)
+
+
+def _dispositions(pid: int) -> list[int]:
+    """Return the signals that a process catches, blocks (first thread) and ignores, as bits."""
+    text = read(f"/proc/{pid}/status", 16384)
+    found = (re.search(rb"^%s:\s*([0-9a-f]+)" % name, text, re.MULTILINE) for name in (b"SigCgt", b"SigBlk", b"SigIgn"))
+    return [int(each[1], 16) if each else 0 for each in found]
+
+
+def _waits_for_signals(pid: int) -> bool:
+    """Return True for a process in sigwait. The awaited signals do not count as blocked then.
+
+    On a busy kernel the wait channel is unknown for a moment after a process has gone to sleep; its
+    system call is not.
+    """
+    place = read(f"/proc/{pid}/wchan")
+    return b"sigtimedwait" in place or (
+        place == b"0" and read(f"/proc/{pid}/syscall").split(b" ")[0] == _SIGTIMEDWAIT.get(os.uname().machine)
+    )
+
+
+def is_shell(pid: int) -> bool:
+    """Return True for a shell, by its executable: a script is called after its own file."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in RUNS_SCRIPTS
+    except OSError:
+        return False
+
+
+# Who hears a signal behind a wrapper that is no shell, such as /usr/bin/time and scripts that call subprocess. A stop request would end
+# the wrapper alone. If the launcher would then end everything, or the wrapper has to outlast its program, the program is signalled in the
+# wrapper's place.
+
+OUTPUTS = "1", "2"
+OTHER_ENDS = "/dev/ptmx", "/dev/pts/ptmx"  # of terminals
+LOOKS, BETWEEN_LOOKS_S = 5, 0.002
+# Words of a process, joined by NUL: interpreter and options, -c or -m, and a module of multiprocessing or joblib; or a frozen program.
+_WORKER = (
+    r"[^\0]*\0(?:--multiprocessing-fork(?:\0|$)"
+    r"|(?:-[XW]\0[^\0]*\0|-(?![cmXW]\0)[^\0]*\0)*-[cm]\0"
+    r"(?:from )?(?:multiprocess(?:ing)?|(?:joblib\.externals\.)?loky\.backend)"
+    r"\.(?:spawn|forkserver|resource_tracker|semaphore_tracker|popen_loky_posix)\b)"
+)
+
+
+def heard_behind(rank: Identity, hearing: Hearing) -> list[Identity]:
+    """Return the processes that catch a signal below a rank, through wrappers and shells."""
+    found: list[Identity] = []
+    left = _inside(rank, hearing)
+    while left:
+        process = left.pop()
+        hear = hearing.of(process)
+        found += hear
+        left += [] if hear else _inside(process, hearing)
+    return found
+
+
+def is_to_outlast(rank: Identity, behind: list[Identity], number: int) -> bool:
+    """Return True if the program behind a wrapper is signalled in the wrapper's place.
+
+    Either a wrapper reads the output of its program, as `conda run` does, and the program would die
+    of its next line; or the first wrapper ignores the signal.
+    """
+    return bool(behind) and (ignores(rank.pid, number) or any(_is_read(process, rank) for process in behind))
+
+
+def _is_read(process: Identity, rank: Identity) -> bool:
+    """Return True if a process between this one and the rank reads its output, by a pipe or a terminal. True for any socket: the two ends
+    of one have no name in common."""
+    out = [path for fd, path, _ in _opened(process.pid) if fd in OUTPUTS]
+    if any(path.startswith("socket:") for path in out):
+        return True
+    written = {path for path in out if path.startswith("pipe:")}
+    written.update(OTHER_ENDS if any(path.startswith("/dev/pts/") for path in out) else ())
+    found = entry(process.pid)
+    while found and found.parent > 1:
+        if any(reads and path in written for _, path, reads in _opened(found.parent)):
+            return True
+        found = entry(found.parent) if found.parent != rank.pid else None
+    return False
+
+
+def _opened(pid: int) -> list[tuple[str, str, bool]]:
+    """Return the descriptors of a process, their paths, and if each can be read."""
+    folder, found = f"/proc/{pid}/fd", []
+    with contextlib.suppress(OSError):  # it has ended, or is another user's
+        for fd in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                found.append((fd, os.readlink(f"{folder}/{fd}"), bool(os.lstat(f"{folder}/{fd}").st_mode & stat.S_IRUSR)))
+    return found
+
+
+def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
+    """Return all children of a shell, else the program behind a wrapper.
+
+    The program is the only child, another program, of a parent that only waits. Workers that a rank
+    forks are neither; a process that computes has a helper there.
+    """
+    children = hearing.children(process.pid)
+    if is_shell(process.pid):
+        return children
+    words = [command(child.pid) for child in children]
+    is_other = len(words) == 1 and words[0] != command(process.pid) and not is_worker(words[0])
+    return children if is_other and _waits(process) else []
+
+
+def _waits(process: Identity) -> bool:
+    """Return True if a process waits.
+
+    It is looked at several times: it may pass on output of its program.
+    """
+    for _ in range(LOOKS):
+        if state(process) != "R":
+            return True
+        time.sleep(BETWEEN_LOOKS_S)
+    return False
+
+
+def is_worker(words: list[str]) -> bool:
+    """Return True if Python's multiprocessing, or joblib, has started the process for its own work."""
+    return re.match(_WORKER, "\0".join(words)) is not None

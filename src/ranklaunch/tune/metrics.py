@@ -1,7 +1,7 @@
 """Speed of an experiment, from the file that DeepSpeed writes for autotuning, or else from lines about
 steps in the program's output. Steps that warm up are left out; the median of the others counts.
 
-`ranklaunch.hangs.shapes` reads the lines. SHAPES lists the kinds that count, the surest first. Notes on some of them:
+`ranklaunch.hangs.steps` reads the lines. SHAPES lists the kinds that count, the surest first. Notes on some of them:
 - DeepSpeed's timers are read here. With its autotuning on, each step prints "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
   (SynchronizedWallClockTimer.log of deepspeed/utils/timer.py); older versions print "forward" and "backward".
 - Hugging Face's Trainer prints one figure for the whole run, with the steps that warm up.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ranklaunch.files import join
-from ranklaunch.hangs import shapes
+from ranklaunch.hangs import steps
 from ranklaunch.plan.ds_config import TRAIN
 from ranklaunch.tune.autotuning import SECTION
 from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, TOKENS, Experiment, as_object, is_figure
@@ -72,7 +72,7 @@ def info(text: str, output: str = "") -> dict[str, float]:
 
 def measured(experiment: Experiment, file: str, output: str) -> Measured:
     """Return the speed of a trial. file: text of METRICS_FILE, "" if there is none. output: of rank 0, or of all ranks."""
-    lines = [shapes.plain(line[:MOST_LINE]) for line in re.split(r"[\r\n]+", output[-MOST_OUTPUT:])]
+    lines = [steps.plain(line[:MOST_LINE]) for line in re.split(r"[\r\n]+", output[-MOST_OUTPUT:])]
     own = _from_file(file)
     if own:
         return _with_steps(experiment, own, lines)
@@ -135,38 +135,38 @@ def _timers(line: str) -> Speed | None:
 
 
 def _deepspeed(line: str) -> Speed | None:
-    reading = shapes.read(line) if "SamplesPerSec" in line else None
-    return _of_reading(reading) if reading and reading.shape == shapes.DEEPSPEED_THROUGHPUT else None
+    reading = steps.read(line) if "SamplesPerSec" in line else None
+    return _of_reading(reading) if reading and reading.shape == steps.DEEPSPEED_THROUGHPUT else None
 
 
 def _megatron(line: str) -> Speed | None:
-    reading = shapes.read(line) if "elapsed time per iteration" in line else None
+    reading = steps.read(line) if "elapsed time per iteration" in line else None
     return _of_reading(reading) if reading and reading.seconds else None
 
 
 def _samples(line: str) -> Speed | None:
-    return _speed(samples=shapes.samples_per_second(line))
+    return _speed(samples=steps.samples_per_second(line))
 
 
 def _trainer(line: str) -> Speed | None:
-    return _speed(samples=shapes.average_samples_per_second(line))
+    return _speed(samples=steps.average_samples_per_second(line))
 
 
 def _tokens(line: str) -> Speed | None:
-    return _speed(tokens=shapes.tokens_per_second(line))
+    return _speed(tokens=steps.tokens_per_second(line))
 
 
 def _step(line: str) -> Speed | None:
-    reading = shapes.read(line)
-    return _of_reading(reading) if reading and reading.shape not in shapes.BARS else None
+    reading = steps.read(line)
+    return _of_reading(reading) if reading and reading.shape not in steps.BARS else None
 
 
 def _bar(line: str) -> Speed | None:
-    reading = shapes.read(line)
-    return _of_reading(reading) if reading and reading.shape in shapes.BARS else None
+    reading = steps.read(line)
+    return _of_reading(reading) if reading and reading.shape in steps.BARS else None
 
 
-def _of_reading(reading: shapes.Reading) -> Speed | None:
+def _of_reading(reading: steps.Reading) -> Speed | None:
     return _speed(reading.place.step if reading.place else 0, reading.seconds or 0.0, reading.samples or 0.0)
 
 

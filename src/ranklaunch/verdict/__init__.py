@@ -1,1 +1,1 @@
-"""What happened: as values, and who is to blame."""
+"""The verdict: its values, its rules (blame), and messages about it between nodes."""

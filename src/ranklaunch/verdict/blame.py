@@ -1,37 +1,40 @@
-"""From everything that went wrong in a job to the one thing that it died of. Pure.
+"""From all suspects of a job to the one that decides. Pure.
 
-A suspect is an ending that nobody had asked for. The first one decides, unless its own output says that it is the consequence of
-another rank's failure: consequences never win over causes, however early they were seen.
+A suspect is an end without a stop request before. The first one decides, unless its output marks a
+consequence of another rank's failure: consequences never win over causes, however early they were
+seen.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
-from dataclasses import is_dataclass, replace
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional
 
-from ranklaunch import errors, showing
-from ranklaunch.fields import as_dict, names
-from ranklaunch.verdict import endings, reasons
+from ranklaunch import showing
+from ranklaunch.verdict import endings
+from ranklaunch.verdict.endings import SILENT
 from ranklaunch.verdict.model import (
     CAUSE,
     CONSEQUENCE,
     ELSEWHERE,
     LATE,
-    MOST_RULES,
     NO,
     STOPPED,
     UNKNOWN,
     YES,
+    Because,
     Culprit,
+    Ending,
     Finish,
     Judgement,
     KnownError,
     Note,
+    Of,
     Suspect,
     tells_why,
-)  # fmt: skip
+)
 
 __all__ = ["CAUSE", "CONSEQUENCE", "UNKNOWN", "Finish", "Judgement", "Suspect", "tells_why"]  # values of verdict.model, for callers
 
@@ -53,8 +56,8 @@ TIMEOUT = "timeout"  # in the name of a known error
 WAITED_FOR = "waited-for"  # rule by which a time-out message names the rank that did not answer
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that the same sender signalled
 ENDS_S = 2.0  # for a rank to end, with its traceback, after it has timed out
-# Seconds by which a crash is seen later than its peers may notice it, and write what they fail of. The end of a peer kills nobody by
-# SIGKILL, and some libraries crash of it.
+# Seconds by which a crash is seen later than its peers may notice it, and write what they fail of.
+# The end of a peer kills nobody by SIGKILL, and some libraries crash of it.
 _SEEN_AFTER_S = {"SIGKILL": 0.1, **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"), 0.05)}
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
@@ -62,8 +65,6 @@ WORD = 100  # characters of a name
 HOST = 253  # of that of a host: there is no longer one
 SAID = 2000  # characters of a reason
 SEEN = 300  # characters of the line that says why
-_LENGTHS = {"reason": SAID, "host": HOST, **dict.fromkeys(("name", "time", "signal", "rule"), WORD)}  # of fields; of others: LINE
-_Message = TypeVar("_Message", Suspect, Finish, Judgement, Note)
 
 
 def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[Note] = ()) -> Judgement:
@@ -78,12 +79,13 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit and not _only_waited_for(s))[:MOST_FAILURES],
         notes=_noted([*endings.notes_of([first, *others], notes), *_before_stop(first, others)], tuple(_early(first, finishes)), culprit),
-        because=reasons.by(first, others),
+        because=rules_that_decided(first, others),
     )
 
 
 def _before_stop(first: Suspect, others: Sequence[Suspect]) -> Iterable[Note]:
-    """Yield what had failed before a stop request. It may have lost a peer that was stopped first."""
+    """Yield the failures before a stop request. Their ranks may have lost a peer that was stopped
+    first."""
     early = [(each, each.culprit) for each in others if each.culprit and each.at < first.at]
     if first.outcome == "stopped" and not first.culprit:
         for suspect, culprit in sorted(early, key=lambda each: each[0].at)[:_MOST_EARLY]:
@@ -91,20 +93,21 @@ def _before_stop(first: Suspect, others: Sequence[Suspect]) -> Iterable[Note]:
 
 
 def _only_waited_for(suspect: Suspect) -> bool:
-    """True for a rank that did not fail as far as is known: another one waited for it in vain."""
+    """True for a rank without a failure of its own: a peer waited for its answer."""
     return suspect.late and bool(suspect.culprit and not suspect.culprit.error)
 
 
 def _noted(notes: Sequence[Note], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:
-    """Return the texts of notes. A rank that failed during the stop is no reason of the failure: it comes last, and takes no other's
-    place."""
+    """Return the texts of notes. Ranks that failed during the stop come last, and take no place of
+    other notes."""
     texts = (*dict.fromkeys(note.text for note in notes if note.kind != LATE), *early)[:MOST_NOTES]
     late = [note for note in notes if note.kind == LATE and not (culprit and note.rank is not None and note.rank == culprit.rank)]
     return (*texts, *(note.text for note in few(late, MOST_NOTES - len(texts))))
 
 
 def few(notes: Sequence[Note], room: int = MOST_NOTES) -> list[Note]:
-    """Return the first notes about ranks that failed during the stop, one that counts the others, and all notes of other kinds."""
+    """Return the first notes about ranks that failed during the stop, one note with the number of
+    the rest, and all notes of other kinds."""
     named = [note for note in notes if note.kind == LATE and not note.more]
     more = sum(note.more for note in notes)
     most = max(0, min(MOST_NAMED, room if len(named) <= room and not more else room - 1))
@@ -115,7 +118,8 @@ def few(notes: Sequence[Note], room: int = MOST_NOTES) -> list[Note]:
 
 
 def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
-    """A rank that another node's launcher has seen killed, and what the kernel of its own node says, are one."""
+    """Join the kernel's count of a node with the rank there that another node's launcher saw
+    killed."""
     for proof, counted in [(s, s.culprit) for s in suspects if s.culprit and s.culprit.out_of_memory and s.culprit.pid is None]:
         killed = [(s, s.culprit) for s in suspects if s.culprit and s.culprit.node == counted.node and _is_killed(s.culprit)]
         if killed:
@@ -127,25 +131,29 @@ def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
 
 
 def _without_ended_with_it(suspects: list[Suspect]) -> list[Suspect]:
-    """Drop ranks that ended because ranklaunch on their node was killed: its guard kills them, and another node's launcher reports it."""
+    """Drop ranks that ended because ranklaunch on their node was killed: its guard kills them, and
+    another node's launcher reports them."""
     killed_at = {s.culprit.node: s.at for s in suspects if s.culprit and s.culprit.name == RANKLAUNCH and s.culprit.signal}
     return [s for s in suspects if not (s.culprit and _is_killed(s.culprit) and s.at >= killed_at.get(s.culprit.node, float("inf")))]
 
 
 def _is_same(one: Culprit | None, other: Culprit | None) -> bool:
-    """The same rank, seen once by its process and once by its output."""
+    """True for the same rank, seen by its process and again by its output."""
     return bool(one and other and one.rank is not None and (one.node, one.rank) == (other.node, other.rank))
 
 
 def _is_killed(culprit: Culprit) -> bool:
-    """True for a rank that was killed, and not for memory as far as is known."""
+    """True for a rank killed by SIGKILL, without a count of the kernel for memory."""
     killed = culprit.signal == "SIGKILL" or culprit.exit_code == 128 + signal.SIGKILL  # the latter of a shell, whose program was
     return killed and culprit.rank is not None and not culprit.out_of_memory
 
 
 def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
-    """Whoever is to blame first; of two nodes' lists, one of the two first ones is. One that is late counts where whoever would be to
-    blame without it leaves open why it ended."""
+    """Sort suspects, the one to blame first.
+
+    A merge of two nodes' lists begins with one of their two first suspects. A suspect marked `late`
+    counts only if the first of the rest leaves open why its process ended.
+    """
     suspects = list(suspects)
     first = min((s for s in suspects if not s.late), key=_rank, default=None)
     clear = first is not None and _is_clear(first)
@@ -153,8 +161,12 @@ def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _rank(suspect: Suspect) -> tuple[bool, float]:
-    """Who has waited in vain ends its connections, and others may see that before it has ended itself. So may they of one that has crashed,
-    and have said what they failed of before its end was seen."""
+    """Return the sort key of a suspect: consequences last, then by time.
+
+    Times are corrected by how much earlier peers may notice an end: a rank that timed out closes
+    its connections before its own end, and a crash is noticed by peers before ranklaunch sees the
+    exit.
+    """
     culprit = suspect.culprit
     if suspect.is_consequence:
         return True, suspect.at - (ENDS_S if culprit and culprit.error and TIMEOUT in culprit.error.name else 0.0)
@@ -163,7 +175,8 @@ def _rank(suspect: Suspect) -> tuple[bool, float]:
 
 
 def _is_clear(suspect: Suspect) -> bool:
-    """Whether it says why it ended, or ended as no rank does that has lost another one: by a code of its own, by a crash, interrupted."""
+    """True for an end with a known cause, and for one that the loss of a peer does not produce:
+    another exit code, a crash, an interrupt."""
     culprit = suspect.culprit
     if not culprit or culprit.out_of_memory:
         return True
@@ -172,14 +185,23 @@ def _is_clear(suspect: Suspect) -> bool:
     return (culprit.signal or culprit.exit_code) not in OF_PEERS
 
 
+def suspect_of(ending: Ending, node: int, at: float) -> Suspect:
+    """Return the ending of a node as a suspect. at: seconds since 1970 by node 0's clock."""
+    judged = ending.judgement
+    return Suspect(node, at, judged.outcome, judged.exit_code, judged.reason, judged.culprit, because=judged.because)
+
+
 def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool, hung: bool) -> Suspect:
-    """Return ranklaunch's own end with the place in the reason. several: the job has more than one node. killed: by SIGKILL. hung: the job
-    was; the culprit's own end is the reason then."""
+    """Return ranklaunch's own end with the place in the reason. several: the job has more than one
+    node. killed: by SIGKILL. hung: the job hung; the reason is then the culprit's own end."""
     culprit = Culprit(own.node, None, None, 137, "SIGKILL", False, (), RANKLAUNCH, host, iso(own.at)) if killed else own.culprit
     where = f"{place(own.node, host)}: " if several else ""
     return replace(
         own, node=culprit.node if culprit else own.node, reason="" if own.culprit and hung else f"{where}{own.reason}", culprit=culprit
     )
+
+
+# Texts
 
 
 def name(culprit: Culprit) -> str:
@@ -232,8 +254,8 @@ def _advice(error: KnownError, host: str) -> Iterable[str]:
 
 
 def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
-    """Whoever left before the failure: with 0 it looked like success, and it may be what the others died of. One that was leaving may have
-    ended after these."""
+    """Yield notes about ranks and nodes that ended with 0 before the failure, or around its time:
+    they look like successes, and others may have failed of their end."""
     for finish in sorted(finishes, key=lambda f: f.at):
         text = _finished(first, first.at - finish.at, is_node=finish.rank is None)
         if text:
@@ -241,7 +263,8 @@ def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
 
 
 def _finished(first: Suspect, seconds: float, *, is_node: bool) -> str:
-    """Describe a node or a rank that ended with 0 so many seconds before the first suspect failed; "" for nothing of interest."""
+    """Describe a node or a rank that ended with 0 so many seconds before the first suspect failed;
+    "" for nothing of interest."""
     failed = first.outcome == "failed"
     if failed and seconds > 0:
         lost = ", which is what the failure looks like a consequence of" if first.is_consequence else ""
@@ -259,68 +282,143 @@ def iso(at: float) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
-# For the wire: what another node sends is checked field by field, so that one that runs another version cannot break this one.
+# Rules that decided, for `because` in verdict.json: EVIDENCE explains the end of the culprit, ORDER
+# puts the culprit before the other suspects. In both lists the first rule that matches is named.
+
+Evidence = Callable[[Suspect], Optional[str]]
+Order = Callable[[Suspect, Sequence[Suspect]], Optional[str]]
 
 
-def as_message(value: Suspect | Finish | Judgement | Note) -> dict[str, Any]:
-    return as_dict(_clipped(value))
+def out_of_memory(suspect: Suspect) -> str | None:
+    """The kernel counted a process that it killed for memory at the time when this one was killed."""
+    culprit = suspect.culprit
+    return "the kernel's count of processes killed for memory" if culprit and culprit.out_of_memory else None
 
 
-def clipped(value: _Message) -> _Message:
-    """With texts short enough for a frame, and on one line each."""
-    return cast("_Message", _clipped(value))
+def known_error(suspect: Suspect) -> str | None:
+    """An entry of the catalogue of known errors matches the last output, which no record of an
+    exception explains."""
+    error = suspect.culprit.error if suspect.culprit else None
+    return f"{error.name} ({error.kind}): {error.line}" if error else None
 
 
-def _clipped(value: Any) -> Any:
-    fit = _clip(value, LINE)
-    if isinstance(fit, (Suspect, Judgement)):
-        fit = replace(fit, exit_code=code_of(fit.outcome, fit.exit_code), because=fit.because[:MOST_RULES])
-    if isinstance(fit, Judgement):
-        failures = tuple(replace(failure, last_lines=()) for failure in fit.failures[:MOST_FAILURES])
-        fit = replace(fit, failures=failures, notes=fit.notes[:MOST_NOTES])
-    return fit
+def exit_status(suspect: Suspect) -> str | None:
+    """The process ended with a signal or an exit code, and neither a record nor a known error says
+    why."""
+    culprit = suspect.culprit
+    if not culprit:
+        return None
+    return f"killed by {culprit.signal}" if culprit.signal else f"exit code {culprit.exit_code}"
 
 
-def _clip(value: Any, most: int) -> Any:
-    """Cut all texts of a value. most: characters of a text."""
-    if isinstance(value, str):
-        return showing.one_line(value[:most])[:most]
-    if isinstance(value, tuple):
-        return tuple(_clip(each, most) for each in value)
-    if isinstance(value, Culprit):
-        lines = tuple(line[:LINE] for line in value.last_lines[-LINES:])
-        return replace(_clip_fields(value), last_lines=lines)
-    return _clip_fields(value) if is_dataclass(value) else value
+def own_decision(suspect: Suspect) -> str | None:
+    """ranklaunch itself ended the job: a stop request, a wait or a node that was lost, a hang."""
+    return f"ranklaunch ended the job: {suspect.outcome}"
 
 
-def _clip_fields(value: Any) -> Any:
-    return replace(value, **{name: _clip(getattr(value, name), _LENGTHS.get(name, LINE)) for name in names(type(value))})
+def only_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:
+    """Each failure that was seen looks like the consequence of another one. The earliest is shown."""
+    return f"the first of {len(others) + 1}, all consequences" if first.is_consequence else None
 
 
-def heard(judgement: Judgement) -> Judgement:
-    """Another node's word: as short as ours, and without what looks like a secret, whatever that node hides or does not."""
-    fit = clipped(judgement)
-    return replace(
-        fit, reason=errors.reason(fit.reason),
-        because=tuple(replace(each, says=errors.reason(each.says)) for each in fit.because),
-        culprit=fit.culprit and _without_secrets(fit.culprit),
-        failures=tuple(map(_without_secrets, fit.failures)), notes=tuple(map(errors.reason, fit.notes)),
-    )  # fmt: skip
+def before_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:
+    """A failure that is no consequence comes before those that are, however early they were seen."""
+    early = [each for each in others if each.is_consequence and each.at < first.at]
+    return f"{len(early)} earlier failures are consequences" if early else None
 
 
-def _without_secrets(culprit: Culprit) -> Culprit:
-    error = culprit.error and replace(culprit.error, line=showing.printable(errors.quoted((culprit.error.line,))[0]))
-    return replace(culprit, last_lines=errors.quoted(culprit.last_lines), error=error)
+def first_in_time(first: Suspect, others: Sequence[Suspect]) -> str | None:
+    """Of several failures the earliest decides."""
+    return f"the earliest of {len(others) + 1} failures" if others else None
 
 
-def brief(suspect: Suspect) -> Suspect:
-    """One that cannot decide, because another of its node comes before it."""
-    culprit = suspect.culprit and replace(suspect.culprit, last_lines=())
-    return replace(suspect, reason=suspect.reason[:LINE], culprit=culprit)
+def only_failure(first: Suspect, others: Sequence[Suspect]) -> str | None:
+    """Nothing else ended by itself."""
+    return "no other failure was seen"
 
 
-def code_of(outcome: str, code: int) -> int:
-    """What failed does not end with 0, and what was stopped ends as by a signal, whatever a node says."""
-    if outcome == "stopped":
-        return code if 128 < code <= 192 else 128 + signal.SIGTERM
-    return code or int(outcome != "succeeded")
+EVIDENCE: tuple[Evidence, ...] = (out_of_memory, known_error, exit_status, own_decision)
+ORDER: tuple[Order, ...] = (only_consequences, before_consequences, first_in_time, only_failure)
+
+
+def rules_that_decided(first: Suspect, others: Sequence[Suspect]) -> tuple[Because, ...]:
+    """Return the rules that decided: the evidence for the end of the first suspect, then its place
+    before the others."""
+    culprit = first.culprit
+    of = Of(culprit.node if culprit else first.node, culprit.rank if culprit else None)
+    evidence = [(rule, says) for rule in EVIDENCE if (says := rule(first))]
+    order = [(rule, says) for rule in ORDER if (says := rule(first, others))]
+    own = () if evidence[0][0] is out_of_memory else first.because
+    explained = own or (_because(*evidence[0], of),)
+    return (*explained, _because(*order[0], of))
+
+
+def _because(rule: Evidence | Order, says: str, of: Of) -> Because:
+    return Because(rule.__name__.replace("_", "-"), says, of)
+
+
+# The host to leave out when the job is started again. Only what speaks of the machine counts: a
+# program's own failure would find it anywhere.
+
+# Rules of ranklaunch.hangs.suspicion that may speak of a machine. A stack or an exception speaks of
+# the program.
+OF_MACHINE = (
+    "missing-in-collective", "behind-in-collectives", "named-by-timeouts", "stopped-or-stuck", "gone", "unlike-in-cpu", "behind-in-steps",
+    "recorder-without-answer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SuspectHost:
+    """host: as the platform calls it. node: its index in this job. why: one sentence."""
+
+    host: str
+    node: int
+    why: str
+
+
+def host_to_avoid(
+    judgement: Judgement, hosts: Sequence[str], hang: Mapping[str, Any] | None = None, restarts: Sequence[Mapping[str, Any]] = ()
+) -> SuspectHost | None:
+    """Return the host to leave out, None without evidence against one. hosts: of the job's nodes,
+    in order. hang: the last hang, as in verdict.json. restarts: ends of earlier rounds, as there.
+    """
+    if judgement.outcome == "succeeded":
+        return None
+    evidence = _by_error(judgement) or _by_silence(judgement) or _by_hang(hang or {}, restarts, len(hosts))
+    if not evidence or not 0 <= evidence[0] < len(hosts) or not hosts[evidence[0]]:
+        return None
+    return SuspectHost(hosts[evidence[0]], *evidence)
+
+
+def _by_error(judgement: Judgement) -> tuple[int, str] | None:
+    """Return the culprit's node if its known error needs another host."""
+    error = judgement.culprit.error if judgement.culprit else None
+    if not judgement.culprit or not error or error.retry != ELSEWHERE:
+        return None
+    return judgement.culprit.node, f"{error.name}: {error.meaning}"
+
+
+def _by_silence(judgement: Judgement) -> tuple[int, str] | None:
+    """Return a lost node, or node 0 if its network to all other nodes was down."""
+    match = None if judgement.culprit else SILENT.match(judgement.reason)
+    return (int(match["node"]), judgement.reason) if match else None
+
+
+def _by_hang(hang: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]], nodes: int) -> tuple[int, str] | None:
+    """Return the node of all suspects of a hang, if a hang of an earlier round had suspects on the
+    same node, and not by their stacks."""
+    suspects = hang.get("suspects", ())
+    node = _node_of(suspects)
+    before = [each.get("round") for each in restarts if _node_of(each.get("suspects", ())) == node]
+    if node is None or nodes < 2 or not before:
+        return None
+    ranks = ", ".join(str(each["rank"]) for each in suspects[:8])
+    return node, f"the job hung in {len(before) + 1} rounds, by rank {ranks}: {suspects[0]['why']}"
+
+
+def _node_of(suspects: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the node of all these suspects; None for several nodes, and for rules about the
+    program."""
+    nodes = {each["node"] for each in suspects if each.get("rule") in OF_MACHINE}
+    return nodes.pop() if len(nodes) == 1 and all(each.get("rule") in OF_MACHINE for each in suspects) else None

@@ -1,4 +1,5 @@
-"""What an exit code or a signal says where the words of a process say nothing, and what several ranks' ends say together. Pure."""
+"""Meaning of exit codes and signals without a message, and conclusions from the ends of several
+ranks. Pure."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answe
 
 
 def meaning(culprit: Culprit) -> str:
-    """ "" where nothing can be said, or where the words say it. Of one that ran out of memory, what to do: its words are about something
-    else."""
+    """Return the meaning of an exit code or signal, or the remedy for a process killed for memory;
+    "" for none, and if the output names an error."""
     if culprit.out_of_memory:
         return OF_MEMORY
     if culprit.error:
@@ -62,8 +63,9 @@ def _name_of(number: int) -> str:
 
 
 def notes_of(suspects: Sequence[Suspect], notes: Iterable[Note]) -> Iterator[Note]:
-    """Yield the notes of nodes, then what suspects say together. A rank that had failed without ending counts only if the first suspect may
-    have lost it. suspects: whoever is to blame first."""
+    """Yield the notes of nodes, then conclusions from all suspects. A rank that failed without
+    ending counts only if the first suspect may have lost this rank. suspects: the one to blame
+    first."""
     lost, notes = suspects[0].is_consequence or suspects[0].outcome == "stopped", list(notes)
     whole = [note for note in notes if note.kind == WHOLE]
     apart = len(whole) == 1 and len({each.node for each in suspects}) == 1
@@ -74,19 +76,30 @@ def notes_of(suspects: Sequence[Suspect], notes: Iterable[Note]) -> Iterator[Not
 
 
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
-    """The same error on ranks of several hosts is no host's, unless it is one that hosts have, or there is something else that the job
-    failed of, such as a hang."""
-    found = [suspect.culprit for suspect in suspects if suspect.culprit] if suspects[0].culprit else []
-    culprits = [*{(culprit.node, culprit.rank): culprit for culprit in reversed(found)}.values()][::-1]  # of whom others may have told too
-    said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
-    if len(said) < _FEWEST or len(said) != len(culprits) or not said[0] or len(set(said)) > 1:
+    """Yield a note if all ranks ended with the same error. On several hosts the cause is not one
+    host, unless the error is one of hosts, or the job failed of something else, such as a hang."""
+    culprits = _distinct_culprits(suspects) if suspects[0].culprit else []
+    texts = [_cause_of(culprit) for culprit in culprits]
+    if len(texts) < _FEWEST or not texts[0] or len(set(texts)) > 1:
         return
-    if said[0].partition(": ")[0] in OF_COLLECTIVES:
-        yield f"{len(said)} ranks ended with the same error, which is that they differ: the rank that is named need not be the wrong one"
+    same = f"{len(texts)} ranks ended with the same error"
+    of_one_host = f"{len(texts)} ranks of one host ended with the same error"
+    if texts[0].partition(": ")[0] in OF_COLLECTIVES:
+        yield f"{same}, which is that they differ: the rank that is named need not be the wrong one"
     elif len({culprit.node for culprit in culprits}) > 1:
-        yield f"{len(said)} ranks ended with the same error: it is not one rank's or host's, but the program's or of what they share"
+        yield f"{same}: it is not one rank's or host's, but the program's or of what they share"
     else:
-        yield f"{len(said)} ranks of one host ended with the same error: it is not one rank's, but the program's or the host's"
+        yield f"{of_one_host}: it is not one rank's, but the program's or the host's"
+
+
+def _distinct_culprits(suspects: Sequence[Suspect]) -> list[Culprit]:
+    """Return the culprit of each rank once; [] if a launcher is among them: launchers of several
+    nodes may share a broken image."""
+    by_rank: dict[tuple[int, int | None], Culprit] = {}
+    for culprit in (suspect.culprit for suspect in suspects if suspect.culprit):
+        by_rank.setdefault((culprit.node, culprit.rank), culprit)
+    culprits = [*by_rank.values()]
+    return [] if any(culprit.rank is None for culprit in culprits) else culprits
 
 
 def of_whole_node(suspects: Sequence[Suspect], ranks: Collection[int], place: str) -> Iterable[str]:
@@ -98,15 +111,16 @@ def of_whole_node(suspects: Sequence[Suspect], ranks: Collection[int], place: st
 
 
 def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[str]:
-    """Where all but one died of another's failure, they point to that one. ranks: those of the node."""
+    """Yield a note if all ranks of a node but one failed as a consequence: they may have waited for
+    that one."""
     culprits = [suspect.culprit for suspect in suspects if suspect.culprit and suspect.is_consequence and suspect.culprit.rank is not None]
     left = sorted(set(ranks) - {culprit.rank for culprit in culprits})
     if len(culprits) == len(suspects) >= _FEWEST and len(left) == 1:
         yield f"rank {left[0]} had not failed when the others of its node did: they may have waited for it"
 
 
-def _said(culprit: Culprit) -> str:
-    """Without what differs from rank to rank. "" where that is no cause."""
+def _cause_of(culprit: Culprit) -> str:
+    """Return the error of a culprit without numbers; "" unless the error is a cause in the program."""
     error = culprit.error
     of_program = error and error.kind in ("cause", "unknown") and error.retry != ELSEWHERE
     return f"{error.name}: {re.sub('[0-9]+', '0', error.line)}" if error and of_program else ""

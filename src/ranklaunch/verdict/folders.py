@@ -90,7 +90,7 @@ def records(attempt: str, node: int) -> str:
 
 def attempts(names: Iterable[str]) -> list[int]:
     """The numbers of the attempts among the names in a folder, ascending."""
-    return sorted(int(found[1]) for found in (re.fullmatch(_ATTEMPT, name) for name in names) if found)
+    return sorted(int(match[1]) for match in (re.fullmatch(_ATTEMPT, name) for name in names) if match)
 
 
 def newest(names: Iterable[str]) -> int:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ranklaunch.fields import as_dict
+from ranklaunch.fields import as_dict, from_dict
 
 SCHEMA = "ranklaunch.verdict/1"
 MOST_RULES = 8  # of a verdict
-# Kinds of notes: a rank that failed during the stop; one that had failed, and had not ended by then; all ranks of a node failed.
+# Kinds of notes: a rank that failed during the stop; one that had failed, and had not ended by
+# then; all ranks of a node failed.
 LATE, WAITING, WHOLE = "late", "waiting", "whole"
 NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
 CAUSE, CONSEQUENCE, STOPPED, UNKNOWN = "cause", "consequence", "stopped", "unknown"  # an error's kind
@@ -21,9 +22,11 @@ OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 
 @dataclass(frozen=True)
 class KnownError:
-    """What the catalogue of known errors says of a line that a process wrote. kind: "cause", "consequence" of another rank's failure,
-    "stopped": somebody told the process to end, or "unknown": no entry of its own knows the line. source: where that can be read. retry:
-    whether the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on other hosts), "" where nobody knows."""
+    """What the catalogue of known errors says of a line that a process wrote. kind: "cause",
+    "consequence" of another rank's failure, "stopped": somebody told the process to end, or
+    "unknown": no entry of its own knows the line. source: where that can be read. retry: whether
+    the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on other
+    hosts), "" where nobody knows."""
 
     name: str
     kind: str
@@ -36,8 +39,9 @@ class KnownError:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it. rank: None for a launcher, a preparing
-    step or ranklaunch itself. time: when it ended, UTC by node 0's clock."""
+    """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it.
+    rank: None for a launcher, a preparing step or ranklaunch itself. time: when it ended, UTC by
+    node 0's clock."""
 
     node: int
     rank: int | None
@@ -64,7 +68,8 @@ class Victim:
 
 @dataclass(frozen=True)
 class Of:
-    """What a rule looked at. rank: None for a process that is no rank. file, line: in the user's code; "" and 0 where nobody knows."""
+    """What a rule looked at. rank: None for a process that is no rank. file, line: in the user's
+    code; "" and 0 where nobody knows."""
 
     node: int
     rank: int | None
@@ -83,8 +88,8 @@ class Because:
 
 @dataclass(frozen=True)
 class Note:
-    """A note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: of the first two kinds. more: further ranks of the kind that have no
-    note."""
+    """A note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: of the first two kinds. more:
+    further ranks of the kind that have no note."""
 
     text: str
     kind: str = ""
@@ -93,31 +98,13 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """outcome: succeeded, failed or stopped. started, ended: UTC, ISO 8601. failures: other processes that ended by themselves and
-    did not decide. because: rules that decided, in their order. notes: what else is worth knowing. more: what companions of the attempt
-    have to say, by key. victims and more are this node's; all but them, started and ended is the same on every node of the job."""
-
-    outcome: str
-    exit_code: int
-    reason: str
-    culprit: Culprit | None
-    victims: tuple[Victim, ...]
-    started: str
-    ended: str
-    failures: tuple[Culprit, ...] = ()
-    notes: tuple[str, ...] = ()
-    because: tuple[Because, ...] = ()
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Failure:
     """What a launcher's own output says of the rank that failed first.
 
-    exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank, signal) of those that the
-    launcher ended. at: monotonic seconds, where it is known when the rank ended. name: of what is no rank, and not the launcher itself.
-    host: of the node, as the launcher calls it, where it does not say which of the job's that is.
+    exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank,
+    signal) of those that the launcher ended. at: monotonic seconds, where it is known when the rank
+    ended. name: of what is no rank, and not the launcher itself. host: of the node, as the launcher
+    calls it, where it does not say which of the job's that is.
     """
 
     rank: int | None
@@ -133,9 +120,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Suspect:
-    """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text for people, "" for a sentence about the
-    culprit. late: the process was told to end, and may have caught the exception that it shows. because: rules that explained it by
-    records; () where those of verdict.reasons do."""
+    """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text
+    for people, "" for a sentence about the culprit. late: the process was told to end, and may have
+    caught the exception that it shows. because: rules that explained it by records; () where those
+    of verdict.blame do."""
 
     node: int
     at: float
@@ -163,7 +151,11 @@ class Finish:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is the same in the verdicts of all nodes."""
+    """How a job ended and why: the same in the verdicts of all nodes.
+
+    outcome: succeeded, failed or stopped. failures: other processes that ended by themselves and
+    did not decide. notes: texts worth knowing. because: rules that decided, in their order.
+    """
 
     outcome: str
     exit_code: int
@@ -174,6 +166,66 @@ class Judgement:
     because: tuple[Because, ...] = ()
 
 
+@dataclass(frozen=True)
+class Ending:
+    """What decided on a node; nothing that follows changes it.
+
+    judgement: of the node at that moment. Its reason is "" where the end of a process says it, and
+    its culprit None where a process of this node decided. Its rules are those that named suspects
+    of a hang. at: monotonic seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the
+    child whose end decided. killed: ranklaunch itself was killed. hung: the job hung.
+    from_elsewhere: another node decided.
+    """
+
+    judgement: Judgement
+    at: float = 0.0
+    pid: int | None = None
+    killed: bool = False
+    hung: bool = False
+    from_elsewhere: bool = False
+
+    @property
+    def outcome(self) -> str:
+        return self.judgement.outcome
+
+    @property
+    def exit_code(self) -> int:
+        return self.judgement.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the entry of ends.json."""
+        judgement = as_dict(self.judgement)
+        return {
+            **{name: judgement[name] for name in ("outcome", "exit_code", "reason")},
+            "at": self.at,
+            "pid": self.pid,
+            "culprit": judgement["culprit"],
+            "killed": self.killed,
+            "hung": self.hung,
+            "from_elsewhere": self.from_elsewhere,
+            "because": judgement["because"],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Ending:
+        """Read an entry of ends.json. Raises ValueError."""
+        own = {name: data[name] for name in ("at", "pid", "killed", "hung", "from_elsewhere") if name in data}
+        return cls(from_dict(Judgement, data), **own)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How an attempt ended, as one node's verdict.json has it. judgement: the same on every node.
+    started, ended: UTC, ISO 8601. more: keys that plugins of the attempt add. victims, started,
+    ended and more are this node's."""
+
+    judgement: Judgement
+    victims: tuple[Victim, ...]
+    started: str
+    ended: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
 def tells_why(error: KnownError) -> bool:
     """True if an error is the reason itself, not the mark of another rank's failure."""
     return error.kind != CONSEQUENCE or error.name in OF_ITS_OWN
@@ -181,6 +233,8 @@ def tells_why(error: KnownError) -> bool:
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
     """Contract-bound JSON (schema ranklaunch.verdict/1): keys are only ever added."""
-    said = as_dict(verdict)
-    more = said.pop("more")
-    return {"schema": SCHEMA, **said, **more}
+    judgement = as_dict(verdict.judgement)
+    first = {name: judgement.pop(name) for name in ("outcome", "exit_code", "reason", "culprit")}
+    of_node = as_dict(verdict)
+    more, _ = of_node.pop("more"), of_node.pop("judgement")
+    return {"schema": SCHEMA, **first, **of_node, **judgement, **more}

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ranklaunch.adapters.launchers.shared import place_conflicts, starters
-from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.adapters.launchers.shared.place_conflicts import Place
 from ranklaunch.adapters.launchers.shared.starters import Found, Start, Starters
+from ranklaunch.adapters.launchers.shared.variables import misleading, only_secrets
 from ranklaunch.env.job import SHELLS, Job, Program
 from ranklaunch.env.reader import Reader
 from ranklaunch.files import Files, absolute, text_of

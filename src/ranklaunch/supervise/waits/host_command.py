@@ -1,4 +1,5 @@
-"""The answer of a command of the user's, which is needed before anything can be planned. It has a deadline, and a stop request ends it."""
+"""Output of a command of the user that is needed before a plan can be made. It has a deadline,
+and a stop request ends it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NoReturn
 
 from ranklaunch.errors import ConfigError, WaitError, refused
@@ -25,11 +27,12 @@ MOST_BYTES = 16 * 1024 * 1024
 def ask(
     command: str, what: str, env: Mapping[str, str], timeout_s: float, say: Callable[[str], None], signals: Signals | None = None
 ) -> str | None:
-    """What it has written, by a shell; None where a stop request came first, which stays among the signals. what: it, in messages. Raises
-    ConfigError where it fails, WaitError at the deadline."""
+    """Run a command by a shell, and return its output; None if a stop request came first, which
+    stays among the signals. what: name of the command in messages. Raises ConfigError if it
+    fails, WaitError at the deadline."""
     taken: list[int] = []
     try:
-        child, readable = forked(lambda writable: _become(command, env, writable, signals))
+        child, readable = forked(partial(_become, command, env, signals))
     except OSError as error:
         raise refused(error, " to start a process") from None
     try:
@@ -48,8 +51,8 @@ def ask(
     return text
 
 
-def _become(command: str, env: Mapping[str, str], writable: int, signals: Signals | None) -> NoReturn:
-    """In the child: a group of its own, so that all of it can be ended."""
+def _become(command: str, env: Mapping[str, str], signals: Signals | None, writable: int) -> NoReturn:
+    """Become the command, in the child, as a session of its own that can be ended as a whole."""
     try:
         os.setsid()
         tree.die_with_parent()
@@ -66,8 +69,8 @@ def _become(command: str, env: Mapping[str, str], writable: int, signals: Signal
 def _read(
     child: int, fd: int, what: str, timeout_s: float, say: Callable[[str], None], signals: Signals | None, taken: list[int]
 ) -> str | None:
-    """Up to the end of the command, whoever else may still hold the pipe, and however early it has closed it. None at a stop request.
-    taken: the signals that came."""
+    """Read the output up to the end of the command, whoever else holds the pipe and however
+    early it is closed. Return None at a stop request. taken: gets the signals that came."""
     began, told = time.monotonic(), bytearray()
     progress = began + FIRST_PROGRESS_S
     poll = select.poll()

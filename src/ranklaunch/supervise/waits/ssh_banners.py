@@ -1,4 +1,5 @@
-"""SSH servers of other nodes that answer: what mpirun needs before it may start, and gives no second chance to."""
+"""Wait for SSH servers of other nodes: mpirun needs them before it starts, and tries each only
+once."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import errno
 import os
 import socket
 from collections.abc import Sequence
+from functools import partial
 
 from ranklaunch.supervise.waits.waiting import some
 from ranklaunch.system import lookup
@@ -18,7 +20,8 @@ AT_ONCE = 256
 
 
 class Banners:
-    """Waits until every HOST:PORT has sent an SSH server's first bytes (RFC 4253, section 4.2). All are asked side by side."""
+    """Wait until every HOST:PORT has sent the first bytes of an SSH server (RFC 4253, section
+    4.2). All are asked side by side."""
 
     def __init__(self, servers: Sequence[str], loop: Loop) -> None:
         self._loop = loop
@@ -43,7 +46,7 @@ class Banners:
         if self._asking and not self._closed:
             server = self._asking.pop(0)
             host, _, port = server.rpartition(":")
-            self._lookups.ask(host.strip("[]"), int(port), lambda found, why: self._connect(server, found, why))
+            self._lookups.ask(host.strip("[]"), int(port), partial(self._connect, server))
 
     def _connect(self, server: str, found: Sequence[lookup.Address], why: str) -> None:
         if self._closed:
@@ -60,7 +63,7 @@ class Banners:
             self._loop.on_readable(sock.fileno(), self._read, server, sock)
 
     def _read(self, server: str, sock: socket.socket) -> None:
-        """A connection that was refused is readable too."""
+        """Read a banner. A connection that was refused is readable too."""
         try:
             data = sock.recv(64)
         except BlockingIOError:

@@ -1,6 +1,8 @@
-"""Waiting before launch: always with a deadline, and with a line at least every 30 s that says what is still missing.
+"""Waits before the launch, each with a deadline. At least every 30 s a line says what is still
+missing.
 
-Such a line is also what tells a platform's hang detector, which watches input and output, that the container is alive.
+Such a line also tells a platform's hang detector, which watches input and output, that the
+container is alive.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from ranklaunch.errors import WaitError
@@ -27,16 +30,17 @@ LOOK_ANYHOW_S = 5.0  # at a file that seems unchanged: some file systems tell ti
 
 
 class Condition(Protocol):
-    """Something that is waited for."""
+    """Condition of a wait."""
 
     def missing(self) -> str:
-        """What is still missing; "" when nothing is."""
+        """Return what is still missing, "" for nothing."""
 
     def close(self) -> None: ...
 
 
 def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], None], stopped: Callable[[], bool]) -> float:
-    """Runs the loop until the condition holds or `stopped` does; seconds waited. Raises WaitError at the deadline."""
+    """Run the loop until the condition holds, or `stopped` returns True. Return the seconds
+    waited. Raises WaitError at the deadline."""
     began = loop.clock()
     timers: dict[str, Timer] = {}
     subject = wait.kind if wait.kind == "hosts" else f"{wait.kind} {wait.what}"  # what is missing names the hosts
@@ -74,8 +78,9 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
 
 
 class Planned:
-    """A rank table, or whatever else a plan says that it lacks: the plan is made anew when the file has changed, and what it then
-    says is the answer, so that a table is never judged in two places. plan: the one that lacks nothing any more."""
+    """Wait for a file of the plan, for example a rank table. When the file changes, the plan is
+    made anew, and the new plan says what is still missing: so a table is judged in one place.
+    plan: the one that lacks nothing."""
 
     def __init__(self, wait: Wait, files: Files, loop: Loop, replan: Callable[[], Plan]) -> None:
         self.plan: Plan | None = None
@@ -108,7 +113,7 @@ class Planned:
         self._inotify.close()
 
     def _version(self) -> tuple[int, ...]:
-        """Of the file, and of its folder, in which another one may come that is meant in its place."""
+        """Return the version of the file and of its folder: another file there may replace it."""
         path = self._files.real(self._path)
         return (*_status(path), *_status(os.path.dirname(path)), int(self._loop.clock() // LOOK_ANYHOW_S))
 
@@ -122,7 +127,8 @@ def _status(path: str) -> tuple[int, ...]:
 
 
 class HostsResolve:
-    """Names that resolve. addresses: an IPv4 address for each that has one, in what this process sees now."""
+    """Wait for host names to resolve. addresses: by name, an IPv4 address as this process sees
+    it."""
 
     def __init__(self, names: list[str], loop: Loop) -> None:
         self.addresses = {name: name for name in names if lookup.numeric(name)}
@@ -144,7 +150,7 @@ class HostsResolve:
     def _ask(self) -> None:
         if self._asking and not self._closed:
             name = self._asking.pop(0)
-            self._lookups.ask(name, 0, lambda found, why: self._answered(name, found, why))
+            self._lookups.ask(name, 0, partial(self._answered, name))
 
     def _answered(self, name: str, found: Sequence[lookup.Address], why: str) -> None:
         if found:
@@ -158,6 +164,7 @@ class HostsResolve:
 
 
 def some(missing: Mapping[str, str]) -> str:
-    """The first few with their reasons, and how many more there are. As cheap for thousands: it is asked again whenever one comes."""
+    """Return the first few names with their reasons, and the number of the others. Cheap for
+    thousands, as it is called whenever one comes."""
     named = ", ".join(f"{name} ({why})" for name, why in itertools.islice(missing.items(), NAMED))
     return f"{named} and {len(missing) - NAMED} more" if len(missing) > NAMED else named

@@ -66,4 +66,4 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     start, _ = launch.opened(given, env, make_plan)
     start = replace(start, work=lambda attempt: Tuning(attempt, kept[0]))
     session = Session(signals, nested.unmarked(given.request.env), guard)
-    return session.run(start).exit_code
+    return session.run(start).judgement.exit_code

@@ -11,7 +11,7 @@ from ranklaunch.fields import as_dict, names
 from ranklaunch.files import join
 from ranklaunch.muster.wire import WireError
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.ending import Ending
+from ranklaunch.supervise.ending import failed
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Timer
 from ranklaunch.tune import results, table
@@ -131,7 +131,7 @@ class Coordinator:
         search, attempt = self.search, self._attempt
         if not search.best:
             code, reason = failure(search)
-            attempt.fail(Ending("failed", code, reason))
+            attempt.fail(failed(code, reason))
             return
         text = self._folder.summary(search)
         if not self._site.run:

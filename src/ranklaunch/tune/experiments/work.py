@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ranklaunch.errors import WaitError
-from ranklaunch.processes.child import Child
+from ranklaunch.processes.children import Child
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.tune.experiments.coordinator import Coordinator
 from ranklaunch.tune.experiments.folder import Folder

@@ -10,7 +10,7 @@ from typing import Any
 
 from ranklaunch.cli.child_command import free_ports
 from ranklaunch.fields import as_dict
-from ranklaunch.processes.child import EXPERIMENT, LAUNCHER, Child
+from ranklaunch.processes.children import EXPERIMENT, LAUNCHER, Child
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.system import tree
 from ranklaunch.tune.experiments import best, experiment, outcome

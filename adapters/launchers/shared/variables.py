@@ -1,0 +1,226 @@
+"""Variables of what is started: settings that are added where the user has made none, inherited ones that are removed.
+
+Added are the interface of all communication libraries, HCCL's settings on Ascend, as ModelArts' own launcher has them, or better, and what
+makes libraries and Python record what they do.
+
+Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITELIST_DISABLE, HCCL_SOCKET_IFNAME, HCCL_IF_IP); NCCL's
+(NCCL_SOCKET_IFNAME); for gloo and TensorPipe PyTorch's page "Distributed communication package", "Choosing the network interface".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import BELOW, OF_KEY, RECORDS_DIR
+from ranklaunch.files import join, rankside
+from ranklaunch.plan.model import Plan, Process, Recorder, Recorders
+from ranklaunch.verdict import folders
+
+INTERFACE = Variable(
+    "interface", ("RANKLAUNCH_INTERFACE",), parse.text, "", "network interface of all communication between nodes",
+    option="--interface", default_text="on Ascend, that of the default route where there are several nodes; else as each library chooses",
+)  # fmt: skip
+CONNECT_TIMEOUT = Variable("hccl_connect_timeout", ("HCCL_CONNECT_TIMEOUT",), parse.count, 1800, "seconds that HCCL waits for its peers")
+WHITELIST_DISABLE = Variable("hccl_whitelist_disable", ("HCCL_WHITELIST_DISABLE",), parse.text, "1", "1: HCCL checks no list of addresses")
+HCCL_INTERFACE = Variable(
+    "hccl_socket_ifname", ("HCCL_IF_IP", "HCCL_SOCKET_IFNAME"), parse.text, "", "address or interface of HCCL's host network"
+)
+GLOO_INTERFACE = Variable("gloo_socket_ifname", ("GLOO_SOCKET_IFNAME",), parse.text, "", "interface of gloo: one exact name")
+NCCL_INTERFACE = Variable("nccl_socket_ifname", ("NCCL_SOCKET_IFNAME",), parse.text, "", "interfaces of NCCL; =NAME is an exact name")
+TP_INTERFACE = Variable("tp_socket_ifname", ("TP_SOCKET_IFNAME",), parse.text, "", "interface of TensorPipe: one exact name")
+PROCESS_LOG_PATH = Variable(
+    "ascend_process_log_path", ("ASCEND_PROCESS_LOG_PATH",), parse.text, "", "folder of CANN's own logs",
+    default_text="below the log directory: one for each rank with method ranktable, else one for all, as a recorder",
+)  # fmt: skip
+RECORDERS = Variable(
+    "recorders", ("RANKLAUNCH_RECORDERS",), parse.OneOf("on", "npu", "off"), "on", "recorders of Python, PyTorch and CANN, where you have "
+    "not set them; npu: also those that change how torch_npu supervises itself",
+)  # fmt: skip
+RANKSIDE = Variable(
+    "rankside", ("RANKLAUNCH_RANKSIDE",), parse.flag, True, "every Python below a rank records how it starts and how it ends, by a "
+    "sitecustomize of ranklaunch's own",
+)  # fmt: skip
+STACKS = Variable(
+    "stacks", ("RANKLAUNCH_STACKS",), parse.flag, True, "every Python below a rank writes its stacks when asked, by the same sitecustomize",
+    default_text="that of RANKLAUNCH_RANKSIDE",
+)  # fmt: skip
+MINDSPORE_RECOVERY = Variable(
+    "mindspore_recovery", ("MS_ENABLE_TFT",), parse.text, "",
+    "MindSpore's own recovery of faults, which reaches the ranks as it is; the plan warns of ARF",
+)  # fmt: skip
+RUN_DIR = Variable(
+    "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for private folders, of this run's keys and of what recorders write",
+)  # fmt: skip
+
+VARIABLES = (
+    INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, NCCL_INTERFACE,
+    PROCESS_LOG_PATH, RECORDERS, RANKSIDE, STACKS, RUN_DIR, MINDSPORE_RECOVERY,
+)  # fmt: skip
+FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of a rank that crashes, or that is ended by SIGABRT")
+
+RANKSIDE_PATH = rankside()
+_ARF = r"\bARF\b(?![\"']?\s*:\s*0)"  # in {TTP:1,UCE:1,ARF:1}
+_DEFAULT_ROUTE = r"(?m)^(\S+)\s+0{8}\s"
+
+
+def environment(job: Job, reader: Reader) -> dict[str, str]:
+    """Return variables to add for processes, without those that the user has set.
+
+    The plan's values have the reason of each.
+    """
+    env: dict[str, str] = {}
+    for variable, value, why in _wanted(job, reader):
+        if not reader.given(variable):
+            env[variable.names[-1]] = value
+            reader.note(variable, value, why)
+    return env
+
+
+def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]]:
+    on_ascend = job.accelerator == "npu"
+    if on_ascend:
+        if reader.given(CONNECT_TIMEOUT) and not 120 <= reader.get(CONNECT_TIMEOUT) <= 7200:
+            reader.warn(f"HCCL_CONNECT_TIMEOUT={reader.get(CONNECT_TIMEOUT)}: HCCL takes 120 to 7200 seconds")
+        yield CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart"
+        yield WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container"
+    name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""
+    route = re.search(_DEFAULT_ROUTE, reader.text("/proc/net/route")) if on_ascend and not name and job.has_peers else None
+    if route:
+        name = route[1]
+        reader.note(INTERFACE, name, "default route")
+    # Without a name, each library finds its way alone. =NAME is an exact name for HCCL and NCCL, NAME for gloo and TensorPipe.
+    if name:
+        yield HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value
+        yield GLOO_INTERFACE, name, INTERFACE.value
+        yield TP_INTERFACE, name, INTERFACE.value
+
+
+def warn_of_recovery(reader: Reader) -> None:
+    """Warn of ARF, which needs the other ranks alive (MindSpore's page on high availability)."""
+    if reader.given(MINDSPORE_RECOVERY) and re.search(_ARF, reader.get(MINDSPORE_RECOVERY)):
+        reader.warn(
+            f"{MINDSPORE_RECOVERY.name} has ARF, by which the ranks that live wait until a failed one "
+            "is started anew: ranklaunch ends all ranks at the first failure, so ARF does nothing here: "
+            "take it out and let all ranks start anew (RANKLAUNCH_MAX_RESTARTS), or let MindCluster's "
+            "taskd start the ranks in place of ranklaunch"
+        )
+
+
+def recorded(plan: Plan, reader: Reader) -> Plan:
+    """Return the plan with variables for recorders of its processes."""
+    job = plan.job
+    if job.is_idle:
+        return plan
+    first = (*of_python(reader), *of_ranks(job, reader, bool(plan.followers)))
+    if job.accelerator == "cpu" and not reader.given(RECORDERS):
+        return replace(plan, recorders=Recorders(first))
+    from ranklaunch.plan import recorders  # a job of CPUs needs none of it
+
+    logs = folders.attempt(job.log_dir, job.attempt)
+    return replace(plan, recorders=recorders.of(plan, reader, reader.peek(RECORDERS), _run_dir(reader), logs, first))
+
+
+def _run_dir(reader: Reader) -> str:
+    return reader.absolute(reader.peek(RUN_DIR))
+
+
+def of_python(reader: Reader) -> tuple[Recorder, ...]:
+    """Return Python's own recorder, unless the user has set it."""
+    return () if FAULTHANDLER.name in reader.env or reader.peek(RECORDERS) == "off" else (FAULTHANDLER,)
+
+
+def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]:
+    """Return variables by which every Python below a rank records itself (ranklaunch.rankside), the same on all nodes if for_others.
+
+    for_others: node 0 starts the ranks of all nodes, so that its variables reach theirs. Each node's records belong into its own folder.
+    """
+    records = reader.peek(RANKSIDE)
+    stacks = reader.get(STACKS) if reader.given(STACKS) else records
+    if not (records or stacks):
+        return ()
+    others = [folder for folder in reader.env.get("PYTHONPATH", "").split(":") if folder != RANKSIDE_PATH]
+    path = ":".join((RANKSIDE_PATH, *others)) if any(others) else RANKSIDE_PATH
+    if not records:
+        return (Recorder("PYTHONPATH", path, "RANKLAUNCH_STACKS: every Python writes its stacks when asked"),)
+    records_dir = folders.records(folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart), job.node_index)
+    if for_others:
+        import hashlib  # these methods alone
+
+        mark = hashlib.sha256(f"{job.name}\0{reader.account.name}".encode(errors="surrogateescape")).hexdigest()[:8]
+        records_dir = f"{BELOW}{join(_run_dir(reader), f'ranklaunch-records-{mark}')}"
+    found = [
+        Recorder("PYTHONPATH", path, "RANKLAUNCH_RANKSIDE: every Python records how it starts and how it ends"),
+        Recorder(RECORDS_DIR, records_dir, "where these records go"),
+    ]
+    if not stacks:
+        found.append(Recorder(STACKS.name, "off", f"{reader.told(STACKS)}: no handler for stacks"))
+    return tuple(found)
+
+
+# Inherited variables that would mislead a launcher or its ranks: images, operators and earlier launchers leave them behind.
+#
+# They are removed from the environment of what is started and named in the plan. Settings for recovery (MS_ENABLE_TFT, TORCH_NCCL_*,
+# HIGH_AVAILABILITY, TTP_PORT, ...) do not match and stay.
+
+# Names, or with * at the end all that begin so; and why they go.
+MISLEADING = {
+    "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE": "set per node, not per rank, by Volcano's pytorch plugin and Ascend Operator",
+    "NODE_RANK": "set by clouds, whose order of the nodes may be another; GROUP_RANK is this launch's",
+    "GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_NAME ROLE_WORLD_SIZE": "left by an outer torchrun",
+    "MASTER_ADDR MASTER_PORT": "set by operators for another rendezvous",
+    "PET_*": "every option of torchrun may come from here, unseen",
+    "TORCHELASTIC_*": "left by an outer torchrun",
+    "RANK_ID RANK_SIZE DEVICE_ID ASCEND_DEVICE_ID": "ids of one process, not of the node",
+    "RANK_TABLE_FILE RANK_TABLE_FILE_V_1_0": "a folder on ModelArts, which HCCL cannot read",
+    "MS_ROLE MS_SCHED_HOST MS_SCHED_PORT MS_NODE_ID MS_NODE_RANK MS_WORKER_NUM MS_LOCAL_WORKER MS_SERVER_NUM MS_WORKER_IP "
+    "MS_HCCL_CM_INIT": "cluster of Ascend Operator or of an image, not of this launch",
+    " ".join(OF_KEY): "the key of the job's muster, which is ranklaunch's alone",
+    "OMPI_MCA_orte_default_hostfile OMPI_MCA_prte_default_hostfile PRTE_MCA_prte_default_hostfile": (
+        "hosts by an MPIJob's or an image's own names, by which Open MPI would sort out those of this launch"
+    ),
+    "OMPI_COMM_WORLD_* PMI_RANK PMI_SIZE PMI_FD PMIX_RANK": "left by an outer mpirun; libraries take them for their own",
+    "JSM_NAMESPACE_* PALS_RANKID PALS_LOCAL_RANKID PALS_LOCAL_SIZE": (
+        "of a node's one task, by jsrun and PALS; Lightning and others take it for a rank"
+    ),
+}
+_ALL = frozenset(" ".join(MISLEADING).split())
+_BEGINNINGS = tuple(name[:-1] for name in _ALL if name.endswith("*"))
+
+# srun's variables of its tasks, one for each node here. Lightning, JAX and others take a task for a rank before they look at RANK.
+# Source: https://slurm.schedmd.com/srun.html, "Output environment variables"; lightning.fabric.plugins.environments.slurm.
+_SAME_ON_ALL = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS")
+_PER_NODE = "SLURM_NTASKS_PER_NODE"
+_OF_TASKS = (*_SAME_ON_ALL, _PER_NODE, "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS")
+
+
+def misleading(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the sorted names of the variables in an environment that must not reach the ranks."""
+    return tuple(sorted(name for name in env if name in _ALL or name.startswith(_BEGINNINGS)))
+
+
+def only_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the sorted names of the variables that only ranklaunch may know."""
+    return tuple(sorted(env.keys() & OF_KEY))
+
+
+def as_slurm_task(process: Process, job: Job, reader: Reader) -> Process:
+    """Make a process that is one rank a task of Slurm's, without false variables."""
+    counted = _SAME_ON_ALL[0] in reader.env  # by which Lightning takes Slurm's word, and then wants all of it
+    own = {"SLURM_PROCID": process.rank, "SLURM_LOCALID": process.local_rank, "SLURM_NODEID": job.node_index}
+    values = {**dict.fromkeys(_SAME_ON_ALL, job.world_size), **own}
+    env = {name: str(value) for name, value in values.items() if name in reader.env or (counted and name in own)}
+    if counted and not job.slots_differ:
+        env[_PER_NODE] = str(job.node.slots)
+    return without_slurm_tasks(replace(process, env={**process.env, **env}), reader)
+
+
+def without_slurm_tasks(process: Process, reader: Reader) -> Process:
+    """Remove Slurm's variables of tasks from a launcher or a program that starts its node's ranks: all of them would inherit the same."""
+    inherited = reader.env.keys() - process.env.keys()
+    return replace(process, unset=tuple(sorted({*process.unset, *inherited.intersection(_OF_TASKS)})))
