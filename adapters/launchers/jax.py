@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ranklaunch.adapters.launchers.shared import base, communication
-from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared import base, variables
+from ranklaunch.adapters.launchers.shared.base import Launcher
+from ranklaunch.adapters.launchers.shared.variables import as_slurm_task
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable
@@ -37,9 +37,9 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     slots = tuple(node.slots for node in job.nodes)
     if per_node:
         job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
-    if not reader.get(communication.RANKSIDE):
+    if not reader.get(variables.RANKSIDE):
         reader.warn(
-            f"{reader.told(communication.RANKSIDE)}: jax.distributed.initialize() needs the arguments num_processes and process_id then, "
+            f"{reader.told(variables.RANKSIDE)}: jax.distributed.initialize() needs the arguments num_processes and process_id then, "
             "which JAX_NUM_PROCESSES and JAX_PROCESS_ID have"
         )
     argv = templates.command("jax/command.j2", job=job)

@@ -11,9 +11,9 @@ import hashlib
 import json
 from dataclasses import replace
 
-from ranklaunch.adapters.launchers.shared import base, communication, open_mpi, ssh
-from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared import base, open_mpi, ssh, variables
+from ranklaunch.adapters.launchers.shared.base import Launcher
+from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Node
 from ranklaunch.env.reader import Reader, Variable
@@ -102,7 +102,7 @@ class _Meeting:
         words = (job.python, own_program("ray_node.py"), join(self.folder, PORT), logs, f"{reader.get(WAIT_S):g}", address)
         return Process(
             name=NAME, argv=(*words, *argv), log=base.in_attempt(job, "ray.log"), tag="[ray] ", behaviour=RayNode.NAME, quiet=True,
-            env={**base.common_env(job, reader), **communication.environment(job, reader), **self._env}, unset=misleading(reader.env),
+            env={**base.common_env(job, reader), **variables.environment(job, reader), **self._env}, unset=misleading(reader.env),
             outlasts=True,
         )  # fmt: skip
 
@@ -125,7 +125,7 @@ class Ray(Launcher):
     """The program on node 0, which Ray's workers serve."""
 
     NAME = NAME
-    VARIABLES = (MASTER_PORT, CPUS, EXTRA, communication.RUN_DIR)
+    VARIABLES = (MASTER_PORT, CPUS, EXTRA, variables.RUN_DIR)
     plan = staticmethod(plan)
 
     @staticmethod
