@@ -419,6 +419,8 @@ WHEEL = {
     "ranklaunch/specs/shape.py",
     "ranklaunch/specs/slurm.py",
     "ranklaunch/specs/values.py",
+    "ranklaunch/specs/variables.json",
+    "ranklaunch/specs/variables.py",
     "ranklaunch/specs/warn.py",
     "ranklaunch/supervise/__init__.py",
     "ranklaunch/supervise/attempt.py",

@@ -2,6 +2,9 @@
 
 {{- define "ranklaunch-runtimes.validate" -}}
 {{- $problems := include "ranklaunch-runtimes.validate.keys" . | fromYamlArray -}}
+{{- $skip := append (include "ranklaunch-runtimes.reserved" . | splitList " ") "RANKLAUNCH_GRACE_S" -}}
+{{- $variables := dict "values" .Values "table" (.Files.Get "keys.json" | fromJson) "skip" $skip -}}
+{{- $problems = include "ranklaunch-runtimes.wrongVariables" $variables | fromYamlArray | concat $problems -}}
 {{- range list "some" "env" "volumes" "containers" "labels" "restart" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch-runtimes.validate.%s" .) $.Values | fromYamlArray) -}}
 {{- end -}}

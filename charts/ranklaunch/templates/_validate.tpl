@@ -81,6 +81,10 @@
 {{- if hasPrefix "-" .Values.script }}
 - {{ printf "script: %s begins with a dash; ./%s is a file of that name" .Values.script .Values.script | toJson }}
 {{- end }}
+{{- $first := `^(\S+\.(py|sh)|python[0-9.]*|bash|sh|torchrun|accelerate|deepspeed|mpirun|msrun)\s+\S` }}
+{{- if regexMatch (printf `%s|\s--?[A-Za-z]` $first) .Values.script }}
+- {{ printf "script: %s: the program and its arguments in one text: put the program alone into script, and each word after it into args" .Values.script | toJson }}
+{{- end }}
 {{- if not .Values.image.repository }}
 - "image.repository: required"
 {{- end }}
@@ -101,6 +105,16 @@
 {{- range $path, $name := dict "device.resourceName" .Values.device.resourceName "network.rdma.resource" $rdma }}
 {{- if and $name (not (contains "/" $name)) }}
 - {{ printf "%s: %s: expected the name of a device plugin's resource, such as vendor.example/%s" $path $name $name | toJson }}
+{{- end }}
+{{- end }}
+{{- $foreign := get (dict "gpu" "^huawei[.]com/" "npu" "^(nvidia|amd|gpu[.]intel)[.]com/") .Values.device.kind -}}
+{{- $other := ternary "npu" "gpu" (eq .Values.device.kind "gpu") -}}
+{{- if and $foreign (regexMatch $foreign .Values.device.resourceName) }}
+- {{ printf "device.resourceName: %s: a resource of %ss; expected device.kind %s" .Values.device.resourceName (upper $other) $other | toJson }}
+{{- end }}
+{{- range $name, $quantity := .Values.device.extra }}
+{{- if and $foreign (regexMatch $foreign $name) }}
+- {{ printf "device.extra.%s: a resource of %ss; expected device.kind %s, and their number in devicesPerNode" $name (upper $other) $other | toJson }}
 {{- end }}
 {{- end }}
 {{- if and $rdma (eq $rdma $device) }}
@@ -129,11 +143,16 @@
 {{- define "ranklaunch.validate.env" -}}
 {{- $env := .Values.env -}}
 {{- /* Also where none is made: it would say something else than the values, which are judged. */}}
-{{- range include "ranklaunch.derived" . | splitList " " }}
-{{- if hasKey $env (printf "RANKLAUNCH_%s" .) }}
-- {{ printf "env.RANKLAUNCH_%s: it follows from other values; set those" . | toJson }}
+{{- $table := .Files.Get "keys.json" | fromJson -}}
+{{- $derived := $table.variables.derived -}}
+{{- range $name, $from := $derived }}
+{{- if hasKey $env $name }}
+- {{ printf "env.%s: made from %s; set that" $name $from | toJson }}
 {{- end }}
 {{- end }}
+{{- $skip := concat (keys $derived) (list "RANKLAUNCH_GRACE_S") -}}
+{{- if eq .Values.engine "trainjob" }}{{ $skip = concat $skip (include "ranklaunch.ofTrainer" . | splitList " ") }}{{ end }}
+{{ include "ranklaunch.wrongVariables" (dict "values" .Values "table" $table "skip" $skip) }}
 {{- range include "ranklaunch.ownEnv" (dict "root" . "task" (ternary "worker" "" (gt (int .Values.tf.ps) 0))) | fromYamlArray }}
 {{- if ge (len (printf "%s=%s" .name (.value | default ""))) 131072 }}
 - {{ printf "nodes: %d: %s has more bytes than Linux starts a program with, 131072" (int64 $.Values.nodes) .name | toJson }}
@@ -156,7 +175,7 @@
 {{- end }}
 {{- end }}
 {{- if eq .Values.engine "trainjob" }}
-{{- range list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT" }}
+{{- range include "ranklaunch.ofTrainer" . | splitList " " }}
 {{- if hasKey $env . }}
 - {{ printf "env.%s: Kubeflow Trainer's own" . | toJson }}
 {{- end }}
@@ -165,6 +184,7 @@
 {{- end -}}
 
 {{- define "ranklaunch.validate.mode" -}}
+{{ include "ranklaunch.wrongWord" (dict "path" "mode" "value" .Values.mode "table" (.Files.Get "keys.json" | fromJson)) }}
 {{- if and (eq .Values.mode "ranktable") (eq .Values.rankTable.source "none") }}
 - "mode: ranktable: expected a rankTable.source"
 {{- end }}
@@ -295,9 +315,8 @@
 {{ include "ranklaunch.wrongMounts" (dict "path" "volumeMounts" "mounts" .Values.volumeMounts "volumes" $names "taken" $taken) }}
 {{- end -}}
 
-{{/* Variables of ranklaunch that follow from values, without what their names begin with. */}}
-{{- define "ranklaunch.derived" -}}
-JOB_NAME NODES SLOTS ACCELERATOR METHOD HOSTS MASTER_ADDR INTERFACE MASTER_PORT MUSTER_PORT SSHD_PORT RANK_TABLE TASK RESTARTS LAUNCHER_AS_WORKER JOB_UID
+{{- define "ranklaunch.ofTrainer" -}}
+PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- end -}}
 
 {{- define "ranklaunch.validate.containers" -}}
@@ -305,14 +324,14 @@ JOB_NAME NODES SLOTS ACCELERATOR METHOD HOSTS MASTER_ADDR INTERFACE MASTER_PORT 
 {{- range include "ranklaunch.volumes" . | fromYamlArray }}{{ $volumes = append $volumes (.name | toString) }}{{ end -}}
 {{- include "ranklaunch.wrongContainers" (dict "values" .Values "main" (include "ranklaunch.container" .) "volumes" $volumes) }}
 {{- $refused := dict "RANKLAUNCH_GRACE_S" "made from lifecycle.gracePeriodSeconds; set that, or env.RANKLAUNCH_GRACE_S" }}
-{{- range include "ranklaunch.derived" . | splitList " " }}
-{{- $_ := set $refused (printf "RANKLAUNCH_%s" .) "it follows from other values; set those" }}
+{{- range $name, $from := (.Files.Get "keys.json" | fromJson).variables.derived }}
+{{- $_ := set $refused $name (printf "made from %s; set that" $from) }}
 {{- end }}
 {{- if .Values.muster.secretName }}
 {{- $_ := set $refused "RANKLAUNCH_SECRET" "that of muster.secretName; leave one of the two out" }}
 {{- end }}
 {{- if eq .Values.engine "trainjob" }}
-{{- range list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT" }}
+{{- range include "ranklaunch.ofTrainer" . | splitList " " }}
 {{- $_ := set $refused . "Kubeflow Trainer's own" }}
 {{- end }}
 {{- end }}

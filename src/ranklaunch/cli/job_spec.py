@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ranklaunch.cli import options
@@ -80,7 +80,7 @@ def of_values(kind: str, values: Mapping[str, object]) -> JobSpec:
 
 def unknown_kind(kind: str) -> str:
     """Return the message about a KIND that does not exist."""
-    return f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}{nearest(kind, KINDS)}"
+    return f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}{familiar.word('engine', kind, KINDS)}"
 
 
 def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
@@ -94,6 +94,7 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
         whole = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # those of the file's image go with it
         pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
     pairs += _pairs_set(_every(SET, given), problems)
+    problems += _of_engine(kind, values, pairs)
     for source, path, text in pairs:
         _put(values, path, _of_option(source, path, text, problems))
         sources[path] = source
@@ -115,6 +116,17 @@ def _pairs_set(words: Iterable[str], problems: list[Problem]) -> list[tuple[str,
             why = f"unknown key{_hint(path)}" if equals else "expected KEY=VALUE"
             problems.append(Problem(f"option --set {word!r}: {why}", True))
     return pairs
+
+
+def _of_engine(kind: str, values: Mapping[str, object], pairs: Iterable[tuple[str, str, str]]) -> Iterator[Problem]:
+    """Yield a problem for each engine that is not the command's KIND, and of a file for one that does not exist."""
+    for source, path, text in pairs:
+        if path == "engine" and text != kind:
+            yield Problem(f"{source}={text!r}: the engine is KIND, the word after spec, here {kind}; leave it out", True)
+    named = values.get("engine")
+    if named is not None and named not in KINDS:
+        hint = familiar.word("engine", str(named), KINDS)
+        yield Problem(f"engine={named!r}: expected one of {', '.join(KINDS)}{hint}")
 
 
 def _hint(path: str) -> str:

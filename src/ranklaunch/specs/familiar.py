@@ -29,6 +29,12 @@ def hint(path: str, known: Iterable[str], legal: Iterable[str] = ()) -> str:
     return f"; here it is {FAMILIAR[near[0]]}" if near else nearest(name, legal)
 
 
+def word(path: str, value: str, legal: Iterable[str]) -> str:
+    """Return what follows a word that a key does not know: the one that other tools call so, or the nearest."""
+    meant = next((ours for ours, theirs in rules()["meant"].get(path, {}).items() if value.lower() in theirs.split()), "")
+    return f", did you mean '{meant}'?" if meant else nearest(value, legal)
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the key for a name of other tools, "" without one."""
     return FAMILIAR.get(plain(name)) or index(known).get(plain(name), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.specs import keys, refuse_kubernetes, slurm
+from ranklaunch.specs import keys, refuse_kubernetes, slurm, variables
 from ranklaunch.specs import rules as table
 from ranklaunch.specs.image import what_is_wrong
 from ranklaunch.specs.model import BY_SCRIPT, OF_KUBERNETES, JobSpec
@@ -70,7 +70,7 @@ def _restart(spec: JobSpec) -> Iterator[str]:
 
 
 # A text is the name of a list in rules.json.
-COMMON = (table.no_place, "program", _image, "devices", _extra_devices, _environment, _size, "method", _restart)
+COMMON = (table.no_place, "program", _image, "devices", _extra_devices, _environment, variables.problems, _size, "method", _restart)
 
 
 # Others than those of Kubernetes

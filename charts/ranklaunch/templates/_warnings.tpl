@@ -1,0 +1,51 @@
+{{/* What the values may say and their author should know of, as `ranklaunch spec` warns of it. A list, in YAML. */}}
+
+{{- define "ranklaunch.warnings" -}}
+{{- $secrets := (.Files.Get "keys.json" | fromJson).variables.secrets -}}
+{{- $safe := "a Secret in envFrom or extraEnv does not" -}}
+{{- range $name, $value := .Values.env }}
+{{- if and $value (include "ranklaunch.isSecret" (dict "name" $name "secrets" $secrets)) }}
+- {{ printf "env.%s stands in the specification for all to read; %s" $name $safe | toJson }}
+{{- end }}
+{{ include "ranklaunch.literalVariables" (dict "place" (printf "env.%s" $name) "text" $value) }}
+{{- end }}
+{{- range .Values.extraEnv }}
+{{- if and .value (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets)) }}
+- {{ printf "extraEnv: %s stands in the specification for all to read; %s" .name $safe | toJson }}
+{{- end }}
+{{- end }}
+{{- $option := "" }}
+{{- range .Values.args }}
+{{- $name := splitList "=" . | first }}
+{{- if and $option (not (hasPrefix "-" .)) }}
+- {{ printf "args hold a secret for all to read (%s '***'); %s" $option $safe | toJson }}
+{{- end }}
+{{- $option = "" }}
+{{- if and (regexMatch "^--?[A-Za-z][^ ]*$" $name) (include "ranklaunch.isSecret" (dict "name" (trimAll "-" $name | replace "-" "_") "secrets" $secrets)) }}
+{{- if eq $name . }}{{ $option = . }}{{ else }}
+- {{ printf "args hold a secret for all to read (%s=***); %s" $name $safe | toJson }}
+{{- end }}
+{{- end }}
+{{- if regexMatch `^--?[A-Za-z][\w-]*\s+\S` . }}
+- {{ printf "args: '%s': an option and its value in one word are one argument to the program; make two words of them" . | toJson }}
+{{- end }}
+{{- end }}
+{{- $shell := and .Values.args (regexMatch "(^|/)(ba|da|z)?sh$" .Values.script) (regexMatch "^-[a-z]*c$" (first (append .Values.args ""))) }}
+{{- if not $shell }}
+{{- range .Values.args }}
+{{ include "ranklaunch.literalVariables" (dict "place" "args" "text" .) }}
+{{- end }}
+{{- end }}
+{{ include "ranklaunch.literalVariables" (dict "place" "script" "text" .Values.script) }}
+{{ include "ranklaunch.literalVariables" (dict "place" "workingDir" "text" .Values.workingDir) }}
+{{- end -}}
+
+{{- define "ranklaunch.isSecret" -}}
+{{- if and (regexMatch .secrets.names .name) (not (regexMatch .secrets.plain .name)) }}true{{ end -}}
+{{- end -}}
+
+{{- define "ranklaunch.literalVariables" -}}
+{{- range regexFindAll `\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+` .text -1 | uniq }}
+- {{ printf "%s: %s stays as it is written, for no shell replaces it by a value" $.place . | toJson }}
+{{- end }}
+{{- end -}}
