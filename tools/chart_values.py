@@ -18,7 +18,7 @@ from typing import Any
 
 from ranklaunch.specs import familiar, keys, model, pod, rules, variables
 from ranklaunch.specs.keys import Key
-from ranklaunch.specs.kubernetes import check
+from ranklaunch.specs.kubernetes import check, companions
 from testbench import places
 
 OF_RUNTIMES = places.module("tools/runtime_values.py")
@@ -136,7 +136,9 @@ def known(kind: type) -> Schema:
         "objects": {path: key.of + "[]" * (key.kind == keys.OBJECTS) for path, key in table.items() if key.of},
         "familiar": {**familiar.index(there), **meant},
         "words": {path: _words(path, key) for path, key in table.items() if path in OF_TEMPLATES},
-        "variables": {**json.loads(OF_VARIABLES.made()), "saidBy": variables.SAID_BY, "derived": pod.DERIVED},
+        "variables": {**json.loads(OF_VARIABLES.made()), "saidBy": variables.SAID_BY, "derived": pod.DERIVED, "setBy": pod.SET_BY},
+        "alerts": [alert._asdict() for alert in companions.ALERTS],
+        "pods": companions.PODS,
         "types": check.types(),
         "oneOf": {name: list(besides) for name, besides in check.ONE_OF.items()},
         "common": check.COMMON,

@@ -2,7 +2,7 @@
 
 {{- define "ranklaunch.validate" -}}
 {{- $problems := list -}}
-{{- range list "keys" "name" "upgrade" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "containers" "security" "labels" "engine" "nul" -}}
+{{- range list "keys" "name" "upgrade" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "monitoring" "volumes" "containers" "security" "labels" "engine" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch.validate.%s" .) $ | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -163,8 +163,10 @@
 - {{ printf "env.%s: it has more bytes than Linux starts a program with, 131072" $name | toJson }}
 {{- end }}
 {{- end }}
-{{- if and .Values.muster.secretName (hasKey $env "RANKLAUNCH_SECRET") }}
-- "env.RANKLAUNCH_SECRET: that of muster.secretName; leave one of the two out"
+{{- range $name, $path := include "ranklaunch.setByValues" . | fromYaml }}
+{{- if hasKey $env $name }}
+- {{ printf "env.%s: that of %s; leave one of the two out" $name $path | toJson }}
+{{- end }}
 {{- end }}
 {{- if hasKey $env "RANKLAUNCH_GRACE_S" }}
 {{- $grace := $env.RANKLAUNCH_GRACE_S }}
@@ -294,7 +296,31 @@
 {{- if ne (len $ports) (len (uniq $ports)) }}
 - "network.masterPort, network.musterPort, network.sshPort: expected different ports"
 {{- end }}
+{{- $metrics := ternary (int $.Values.metrics.port) 0 $.Values.metrics.enabled }}
+{{- if and $metrics (lt $metrics 1024) $.Values.security.runAsUser }}
+- {{ printf "metrics.port: %d: expected 1024 or more, for security.runAsUser is not root" $metrics | toJson }}
+{{- end }}
+{{- $leaders := ternary (list (int ($.Values.network.masterPort | default 2222))) list (eq $.Values.engine "acjob") }}
+{{- if and $metrics (has $metrics (concat $ports $leaders (list 18889))) }}
+- {{ printf "metrics.port: %d: expected another port than those of network" $metrics | toJson }}
+{{- end }}
 {{- end -}}
+{{- end -}}
+
+{{- define "ranklaunch.validate.monitoring" -}}
+{{- range $name := list "podMonitor" "rules" }}
+{{- if and (get $.Values.metrics $name) (not $.Values.metrics.enabled) }}
+- {{ printf "metrics.%s: expected metrics.enabled too" $name | toJson }}
+{{- end }}
+{{- end }}
+{{- range $path, $there := dict "networkPolicy.enabled" .Values.networkPolicy.enabled "metrics.enabled" .Values.metrics.enabled }}
+{{- if and $.Values.networkPolicy.metricsNamespaces (not $there) }}
+- {{ printf "networkPolicy.metricsNamespaces: expected %s too" $path | toJson }}
+{{- end }}
+{{- end }}
+{{- if and .Values.networkPolicy.enabled .Values.network.hostNetwork }}
+- "networkPolicy.enabled: no policy holds for pods on the hosts' network, network.hostNetwork; leave one of the two out"
+{{- end }}
 {{- end -}}
 
 {{- define "ranklaunch.validate.volumes" -}}
@@ -315,6 +341,17 @@
 {{ include "ranklaunch.wrongMounts" (dict "path" "volumeMounts" "mounts" .Values.volumeMounts "volumes" $names "taken" $taken) }}
 {{- end -}}
 
+{{/* Variables that values which are given set, with the paths of these. */}}
+{{- define "ranklaunch.setByValues" -}}
+{{- range $name, $path := (.Files.Get "keys.json" | fromJson).variables.setBy }}
+{{- $value := $.Values }}
+{{- range splitList "." $path }}{{ $value = get $value . }}{{ end }}
+{{- if $value }}
+{{ $name }}: {{ $path }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "ranklaunch.ofTrainer" -}}
 PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- end -}}
@@ -327,8 +364,8 @@ PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- range $name, $from := (.Files.Get "keys.json" | fromJson).variables.derived }}
 {{- $_ := set $refused $name (printf "made from %s; set that" $from) }}
 {{- end }}
-{{- if .Values.muster.secretName }}
-{{- $_ := set $refused "RANKLAUNCH_SECRET" "that of muster.secretName; leave one of the two out" }}
+{{- range $name, $path := include "ranklaunch.setByValues" . | fromYaml }}
+{{- $_ := set $refused $name (printf "that of %s; leave one of the two out" $path) }}
 {{- end }}
 {{- if eq .Values.engine "trainjob" }}
 {{- range include "ranklaunch.ofTrainer" . | splitList " " }}
@@ -442,6 +479,7 @@ lifecycle.ttlSeconds: {{ ne (int .lifecycle.ttlSeconds) 86400 }}
 lifecycle.gracePeriodSeconds: {{ ne (int .lifecycle.gracePeriodSeconds) 60 }}
 network.rdma.resource: {{ not (empty .network.rdma.resource) }}
 network.rdma.count: {{ ne (int .network.rdma.count) 1 }}
+metrics.podMonitor: {{ .metrics.podMonitor }}
 {{- end -}}
 {{- end -}}
 

@@ -38,6 +38,24 @@
 {{- end }}
 {{ include "ranklaunch.literalVariables" (dict "place" "script" "text" .Values.script) }}
 {{ include "ranklaunch.literalVariables" (dict "place" "workingDir" "text" .Values.workingDir) }}
+{{ include "ranklaunch.warningsOfARun" . }}
+{{- end -}}
+
+{{- define "ranklaunch.warningsOfARun" -}}
+{{- $inPlace := .Values.restart.inPlace | default (get .Values.env "RANKLAUNCH_MAX_RESTARTS" | default 0) | int -}}
+{{- $again := int64 .Values.restart.maxRestarts -}}
+{{- if and $inPlace $again }}
+- {{ printf "RANKLAUNCH_MAX_RESTARTS=%d and restart.maxRestarts=%d: what stays broken is tried %d times in each of %d starts" $inPlace $again (add $inPlace 1) (add $again 1) | toJson }}
+{{- end }}
+{{- if and (eq .Values.hang.action "restart") (not $inPlace) }}
+- "hang.action=restart: as stop, for restart.inPlace is 0"
+{{- end }}
+{{- if and (eq .Values.engine "volcano") .Values.metrics.podMonitor (not .Values.networkPolicy.enabled) }}
+- "metrics.podMonitor: Volcano makes a NetworkPolicy by which Prometheus does not reach the pods, where policies are enforced; set networkPolicy.enabled"
+{{- end }}
+{{- if and .Values.security.readOnlyRootFilesystem .Values.envFrom (not (hasKey .Values.env "RANKLAUNCH_LOG_DIR")) }}
+- "security.readOnlyRootFilesystem: logs go where envFrom says by RANKLAUNCH_LOG_DIR, or cannot be written; env.RANKLAUNCH_LOG_DIR, such as /tmp/ranklaunch-logs, settles it"
+{{- end }}
 {{- end -}}
 
 {{- define "ranklaunch.isSecret" -}}

@@ -10,7 +10,9 @@ from ranklaunch.errors import nearest
 from ranklaunch.specs.rules import rules
 
 # What means something else in each group.
-AMBIGUOUS = {"count", "enabled", "kind", "label", "name", "resource", "secretname", "source"}
+AMBIGUOUS = {
+    "action", "count", "enabled", "file", "kind", "label", "name", "port", "resource", "rules", "seconds", "secretname", "signal", "source",
+}  # fmt: skip
 # Names in other charts, engines and launchers, without case, dashes and underscores, each with the advice about it.
 FAMILIAR: Mapping[str, str] = {name: advice for advice, names in rules()["familiar"].items() for name in names.split()}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ranklaunch.specs import pod as common
 from ranklaunch.specs import slurm
+from ranklaunch.specs.kubernetes.companions import companions
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places import clouds, hpc
 
@@ -105,6 +106,7 @@ def _objects(spec: JobSpec) -> Shape:
         "object_labels": {**common.labels(spec), **queue, **_ring_label(spec)},
         "object_annotations": _sorted(spec.annotations),
         "pod": pod(spec),
+        "companions": companions(spec),
         "config_map": common.config_map(spec),
         "makes_table": spec.rank_table.source == "ascend-operator",
         "table_labels": {**common.labels(spec), **_ring_label(spec)},

@@ -66,7 +66,7 @@ def _joined(spec: JobSpec) -> Iterator[str]:
 
 def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:
     """ranklaunch in place, and whoever runs the job by new containers: the two multiply."""
-    most, starts = number(env.get(IN_PLACE, "").strip()), spec.restart.max_restarts + 1
+    most, starts = spec.restart.in_place or number(env.get(IN_PLACE, "").strip()), spec.restart.max_restarts + 1
     if starts > 1 and most:
         final = spec.engine not in WITHOUT_CODES and NO_PROGRESS in spec.restart.no_retry_exit_codes
         but = f"; after {NO_PROGRESS}, with which a job without progress ends, it is not started anew" if final else ", after any exit code"
