@@ -80,6 +80,11 @@ SLIPS = (
     Slip("mode", {"mode": "torch"}, "did you mean 'torchrun'?"),
     Slip("mode", {"mode": "ddp"}, "did you mean 'torchrun'?"),
     Slip("mode", {"mode": "mindspore"}, "did you mean 'msrun'?", NPU),
+    # queues
+    Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "those of Kueue are scheduling.kueueQueue", "job-torchrun-gpu"),
+    Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "those of Kueue are scheduling.kueueQueue", "jobset-torchrun-gpu"),
+    Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue"),
+    Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue", "acjob-msrun-npu"),
     # keys as Kubernetes has them
     key("restartPolicy", "OnFailure", "restart.maxRestarts"),
     key("backoffLimit", 3, "restart.maxRestarts"),

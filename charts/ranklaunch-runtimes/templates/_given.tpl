@@ -55,6 +55,11 @@ not wait for these.
 {{- if and .Values.security.readOnlyRootFilesystem (not $said) }}true{{ end -}}
 {{- end -}}
 
+{{/* Conditions of a pod that is taken away: by Kubernetes itself, and by Kueue where pods are its to manage. */}}
+{{- define "ranklaunch-runtimes.preempted" -}}
+DisruptionTarget TerminationTarget
+{{- end -}}
+
 {{/* Called with a dict: path, mounts, volumes (names), taken (paths that others are mounted at). */}}
 {{- define "ranklaunch-runtimes.wrongMounts" -}}
 {{- $paths := .taken -}}

@@ -58,8 +58,8 @@
 - {{ printf "restart.onEviction: restart: %s" $why | toJson }}
 {{- end }}
 {{- $alone := dict
-  "scheduling.queue" (list (list "volcano" "trainjob" "mpijob" "acjob") $values.scheduling.queue)
-  "scheduling.kueueQueue" (list (list "job" "jobset" "trainjob" "mpijob") $values.scheduling.kueueQueue)
+  "scheduling.queue" (list (list "volcano" "trainjob" "mpijob" "acjob") $values.scheduling.queue "the engine has no queues; those of Kueue are scheduling.kueueQueue")
+  "scheduling.kueueQueue" (list (list "job" "jobset" "trainjob" "mpijob") $values.scheduling.kueueQueue "Volcano's scheduler has queues of its own; use scheduling.queue")
   "scheduling.minAvailable" (list (list "volcano" "mpijob" "acjob") $values.scheduling.minAvailable)
   "lifecycle.cleanPodPolicy" (list (list "mpijob" "acjob") (ne $values.lifecycle.cleanPodPolicy "Running"))
   "mpi.slots" (list (list "mpijob") $values.mpi.slots)
@@ -69,7 +69,9 @@
 -}}
 {{- range $path, $rule := $alone }}
 {{- if and (index $rule 1) (not (has $values.engine (index $rule 0))) }}
-- {{ printf "%s: engine %s has no place for it; %s have" $path $values.engine (index $rule 0 | join ", ") | toJson }}
+{{- $why := printf "engine %s has no place for it; %s have" $values.engine (index $rule 0 | join ", ") }}
+{{- if gt (len $rule) 2 }}{{ $why = index $rule 2 }}{{ end }}
+- {{ printf "%s: %s" $path $why | toJson }}
 {{- end }}
 {{- end }}
 {{- end -}}

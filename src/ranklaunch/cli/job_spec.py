@@ -40,7 +40,10 @@ PATHS: dict[str, str] = {
     "--partition": "slurm.partition",
 }
 KEYS = dict(keys.every(JobSpec))
-VALUES = Option("--values", "values", "values as YAML or JSON (docs/spec-values.md); options come before them", "FILE")
+VALUES = Option(
+    "--values", "values", "values as YAML or JSON (docs/spec-values.md); may be repeated: a later file goes before an earlier one, and "
+    "options before all", "FILE",
+)  # fmt: skip
 IMAGE = Option("--image", "image", "image of the container, with tag or digest [image]")
 ENV = Option("--env", "env", "a variable of the environment; may be repeated [env]", "NAME=VALUE")
 SET = Option("--set", "set", "any other value, lists and maps as JSON; may be repeated", "KEY=VALUE")
@@ -86,7 +89,9 @@ def unknown_kind(kind: str) -> str:
 def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
     """Return the nested values, the option behind each value of the command line, and the problems."""
     last = dict(given)
-    values = _read(last[VALUES.value]) if last.get(VALUES.value) else {}
+    values: dict[str, Any] = {}
+    for path in filter(None, _every(VALUES, given)):
+        values = _merged(values, _read(path))
     sources: dict[str, str] = {}
     problems: list[Problem] = []
     pairs = [(f"option {name}", path, last[path]) for name, path in PATHS.items() if path in last]
@@ -155,6 +160,13 @@ def _put(values: dict[str, Any], path: str, value: object) -> None:
             return  # what the file has there is no map, which is told when it is read
         values = below
     values[name] = value
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """Return what two files say together, as Helm merges them: maps by their keys, all else whole."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return {**below, **{name: _merged(below.get(name), value) for name, value in above.items()}}
 
 
 def _put_env(values: dict[str, Any], words: list[str], problems: list[Problem]) -> None:

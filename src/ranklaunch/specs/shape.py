@@ -16,6 +16,8 @@ from ranklaunch.specs.places import clouds, hpc
 
 Shape = dict[str, Any]
 ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
+# Conditions of a pod that is taken away: by Kubernetes itself, and by Kueue where pods are its to manage.
+PREEMPTED = ("DisruptionTarget", "TerminationTarget")
 STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
 
@@ -131,7 +133,7 @@ def _rules_of_pods(spec: JobSpec) -> list[Shape]:
         for codes in (sorted(spec.restart.no_retry_exit_codes), _stopped_codes(spec))
         if codes
     ]
-    return [*by_code, {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    return [*by_code, {"action": "FailJob", "onPodConditions": [{"type": each, "status": "True"} for each in PREEMPTED]}]
 
 
 def _stopped_codes(spec: JobSpec) -> list[int]:
@@ -146,7 +148,7 @@ def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
     anew, and that is counted: after 143 without the condition too, with which a program can end by itself for ever."""
     evicted = {
         "name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"],
-        "onJobFailureMessagePatterns": ["has condition DisruptionTarget "],
+        "onJobFailureMessagePatterns": [f"has condition {each} " for each in PREEMPTED],
     }  # fmt: skip
     never = {"name": "neverAgain", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
     return [*([evicted] if spec.restart.after_eviction else []), never]
