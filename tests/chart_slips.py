@@ -34,6 +34,7 @@ def key(path: str, value: Any, meant: str) -> Slip:
     return Slip(path, changes, f"unknown key; here it is {meant}")
 
 
+TOKEN = "hf_" + "abcdefghij" * 4
 REMOVED = "removes it before ranks start"
 ONE_TEXT = "the program and its arguments in one text"
 SLIPS = (
@@ -64,6 +65,9 @@ SLIPS = (
     # secrets
     variable("HF_TOKEN", "hf_abcdefgh", "a Secret in envFrom or extraEnv does not", warned=True),
     variable("AWS_SECRET_ACCESS_KEY", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
+    variable("NOTE", TOKEN, "a Secret in envFrom or extraEnv does not", warned=True),
+    Slip("args", {"args": ["--api-key abc"]}, "args", warned=True),
+    Slip("args", {"args": [TOKEN]}, "args hold a secret for all to read (", warned=True),
     extra("DB_PASSWORD", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
     Slip("args", {"args": ["--api-key", "abc"]}, "args hold a secret for all to read (--api-key '***')", warned=True),
     Slip("args", {"args": ["--wandb-token=abc"]}, "--wandb-token=***", warned=True),

@@ -3,7 +3,7 @@
 - `forms`: each variable of ranklaunch's, with the pattern of its values and what they are in words; {} where any text may be right.
 - `removed`: names, and with * at the end beginnings of names, that ranklaunch removes before ranks start.
 - `elsewhere`: what other launchers call a variable of ranklaunch's, without the beginning.
-- `secrets`: patterns of names that hold secrets, and of those of these that do not.
+- `secrets`: patterns of names that hold secrets, of those of these that do not, and of values that are tokens whatever their name is.
 
 tools/chart_values.py runs it. A pattern is right in Python and in Go, and takes at least what the variable's parser takes.
 """
@@ -41,6 +41,17 @@ PATTERNS = {
     "debug_port": "(?i:true|on|yes|false|off|no)|[0-9]{1,5}",
     "size": r"(?i:[0-9]{1,15}(?:\.[0-9]{1,6})? ?[kmgt]?(?:i?b)?)",
 }
+# Forms of frequent tokens; redact.patterns has all.
+TOKENS = "|".join(
+    (
+        "hf_[A-Za-z]{30,}",
+        "gh[pousr]_[A-Za-z0-9]{30,}",
+        "github_pat_[A-Za-z0-9_]{30,}",
+        "glpat-[A-Za-z0-9_-]{20}",
+        "AKIA[A-Z2-7]{16}",
+        "xox[abprs]-[0-9]",
+    )
+)
 # Last words of names that say where a secret is.
 _PLACES = ("env", "url", "uri", "name", "var", "file", "path", "dir", "folder")
 
@@ -51,7 +62,7 @@ def made() -> str:
         "forms": {name: form(known[name]) for name in sorted(known)},
         "removed": sorted(set(_removed(known))),
         "elsewhere": dict(sorted(ELSEWHERE.items())),
-        "secrets": {"names": _secret_names(), "plain": _plain_names()},
+        "secrets": {"names": _secret_names(), "plain": _plain_names(), "tokens": TOKENS},
     }
     return json.dumps(page, indent=1) + "\n"
 

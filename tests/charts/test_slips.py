@@ -63,6 +63,7 @@ def test_both_warn(slip: Slip, tmp_path: Path) -> None:
     warnings = "\n".join(line for line in done.stdout.splitlines() if line.startswith("Warning: "))
     for text in (ours.err, warnings):
         assert named(text, slip), text
+        assert not re.search(r"abc\b|abcdefgh", text)  # the secrets of the table
 
 
 @every_helm

@@ -4,29 +4,32 @@
 {{- $secrets := (.Files.Get "keys.json" | fromJson).variables.secrets -}}
 {{- $safe := "a Secret in envFrom or extraEnv does not" -}}
 {{- range $name, $value := .Values.env }}
-{{- if and $value (include "ranklaunch.isSecret" (dict "name" $name "secrets" $secrets)) }}
+{{- if and $value (or (regexMatch $secrets.tokens $value) (include "ranklaunch.isSecret" (dict "name" $name "secrets" $secrets))) }}
 - {{ printf "env.%s stands in the specification for all to read; %s" $name $safe | toJson }}
 {{- end }}
 {{ include "ranklaunch.literalVariables" (dict "place" (printf "env.%s" $name) "text" $value) }}
 {{- end }}
 {{- range .Values.extraEnv }}
-{{- if and .value (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets)) }}
+{{- if and .value (or (regexMatch $secrets.tokens .value) (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets))) }}
 - {{ printf "extraEnv: %s stands in the specification for all to read; %s" .name $safe | toJson }}
 {{- end }}
 {{- end }}
 {{- $option := "" }}
 {{- range .Values.args }}
-{{- $name := splitList "=" . | first }}
+{{- $name := regexFind `^--?[A-Za-z][^=\s]*` . }}
+{{- $secret := include "ranklaunch.isSecret" (dict "name" (trimAll "-" $name | replace "-" "_") "secrets" $secrets) }}
 {{- if and $option (not (hasPrefix "-" .)) }}
 - {{ printf "args hold a secret for all to read (%s '***'); %s" $option $safe | toJson }}
 {{- end }}
 {{- $option = "" }}
-{{- if and (regexMatch "^--?[A-Za-z][^ ]*$" $name) (include "ranklaunch.isSecret" (dict "name" (trimAll "-" $name | replace "-" "_") "secrets" $secrets)) }}
+{{- if and $name $secret }}
 {{- if eq $name . }}{{ $option = . }}{{ else }}
 - {{ printf "args hold a secret for all to read (%s=***); %s" $name $safe | toJson }}
 {{- end }}
 {{- end }}
-{{- if regexMatch `^--?[A-Za-z][\w-]*\s+\S` . }}
+{{- if regexMatch $secrets.tokens . }}
+- {{ printf "args hold a secret for all to read (%s); %s" (regexReplaceAll $secrets.tokens . "***") $safe | toJson }}
+{{- else if and (not $secret) (regexMatch `^--?[A-Za-z][\w-]*\s+\S` .) }}
 - {{ printf "args: '%s': an option and its value in one word are one argument to the program; make two words of them" . | toJson }}
 {{- end }}
 {{- end }}
