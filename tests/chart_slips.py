@@ -43,6 +43,7 @@ SLIPS = (
     variable("RANKLAUNCH_NPROC_PER_NODE", "8", "did you mean RANKLAUNCH_SLOTS? It is made from devicesPerNode; set that"),
     variable("RANKLAUNCH_LOGDIR", "/data", "did you mean RANKLAUNCH_LOG_DIR?"),
     variable("RANKLAUNCH_MAXRESTARTS", "1", "did you mean RANKLAUNCH_MAX_RESTARTS?"),
+    variable("RANKLAUNCH_COSNOLE", "0", "did you mean RANKLAUNCH_CONSOLE?"),
     variable("RANKLAUNCH_QWERTZ", "1", "ranklaunch has no such variable"),
     variable("RANKLAUNCH_NODES", "three", "made from nodes; set that"),
     variable("RANKLAUNCH_HANG", "maybe", "expected one of observe, stop, restart, off"),

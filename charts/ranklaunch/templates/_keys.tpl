@@ -42,7 +42,7 @@
 {{- $ending := trimPrefix "RANKLAUNCH_" .name | upper -}}
 {{- $endings := list -}}
 {{- range $name := keys $known.forms | sortAlpha }}{{ $endings = append $endings (trimPrefix "RANKLAUNCH_" $name) }}{{ end -}}
-{{- with get $known.elsewhere $ending | default (include "ranklaunch.near" (dict "word" $ending "names" $endings "least" 55)) -}}
+{{- with get $known.elsewhere $ending | default (include "ranklaunch.near" (dict "word" $ending "names" $endings "least" 65)) -}}
 {{- $meant := printf "RANKLAUNCH_%s" . -}}
 , did you mean {{ $meant }}?{{ with get $known.derived $meant }} It is made from {{ . }}; set that{{ end }}
 {{- end -}}
@@ -92,7 +92,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The name that has most pairs of letters in common with the word, where these are seven of ten, or `least` of a hundred; else empty. */}}
+{{/* The name that has most letters and pairs of letters in common with the word, where these are `least` of a hundred (70); else empty. */}}
 {{- define "ranklaunch.near" -}}
 {{- $word := lower .word -}}
 {{- $pairs := sub (len $word) 1 | max 0 | int -}}
@@ -101,7 +101,11 @@
 {{- range $name := .names -}}
 {{- $common := 0 -}}
 {{- range $i := until $pairs }}{{ if contains (substr $i (add $i 2 | int) $word) (lower $name) }}{{ $common = add1 $common }}{{ end }}{{ end -}}
-{{- $score := div (mul 200 $common) (add $pairs (len $name) -1 | max 1) | int -}}
+{{- $rest := lower $name -}}
+{{- range $letter := splitList "" $word -}}
+{{- if contains $letter $rest }}{{ $common = add1 $common }}{{ $parts := splitn $letter 2 $rest }}{{ $rest = print $parts._0 $parts._1 }}{{ end -}}
+{{- end -}}
+{{- $score := div (mul 200 $common) (add $pairs (len $name) -1 (len $word) (len $name) | max 1) | int -}}
 {{- if gt $score $most }}{{ $most = $score }}{{ $best = $name }}{{ end -}}
 {{- end -}}
 {{- $best -}}
