@@ -32,6 +32,7 @@ PATTERNS = {
     "count": _WHOLE,
     "positive": _WHOLE,
     "port": "[0-9]{1,5}",
+    "port_or_0": "[0-9]{1,5}",
     "counts": f"{_WHOLE}(?:,{_WHOLE})*",
     "seconds": _SECONDS,
     "seconds_from.<locals>.parse": _SECONDS,

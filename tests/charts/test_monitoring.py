@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -64,6 +65,13 @@ def judged(folder: Path, series: dict[str, str], alert: str, expected: list[Obje
     path.write_text(json.dumps({"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": [test]}), encoding="utf-8")
     done = promtool("test", "rules", path, folder=folder)
     return done.stdout + done.stderr if done.returncode else ""
+
+
+def test_alerts_are_about_metrics_that_there_are() -> None:
+    page = (helpers.ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    asked = {name for alert in ALERTS for name in re.findall(r"ranklaunch_\w+", alert.expr)}
+    assert len(asked) == len(ALERTS)
+    assert asked <= set(re.findall(r"ranklaunch_\w+", page))
 
 
 @pytest.mark.parametrize("engine", OF_KUBERNETES)
