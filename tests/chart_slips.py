@@ -91,6 +91,8 @@ SLIPS = (
     Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue"),
     Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue", "acjob-msrun-npu"),
     # keys as Kubernetes has them
+    Slip("env", {"env": [{"name": "A", "value": "b"}]}, "a list as Kubernetes has it goes into extraEnv"),
+    Slip("image", {"image": "registry.example.com/train:1"}, "expected a map with keys of repository, tag"),
     key("restartPolicy", "OnFailure", "restart.maxRestarts"),
     key("backoffLimit", 3, "restart.maxRestarts"),
     key("restart.backoffLimit", 3, "restart.maxRestarts"),

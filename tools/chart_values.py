@@ -28,6 +28,7 @@ CHART, RUNTIMES = CHARTS / "ranklaunch", CHARTS / "ranklaunch-runtimes"
 # Of platforms that no chart is for.
 LEFT_OUT = ("modelarts", "slurm", *model.OF_CLOUDS, *model.BY_SCRIPT, "cloud", "batch")
 OF_TEMPLATES = ("mode",)  # whose words templates/_validate.tpl judges: Helm would not say which one is meant
+SHAPES_OF_TEMPLATES = ("env", "image")  # often written as Kubernetes has them: templates/_keys.tpl says what is meant
 HEADER = """\
 # Values of one training run. Made by tools/chart_values.py from the table that `ranklaunch spec` reads too; do not edit.
 # A name that is not here is refused, and so is null.
@@ -95,6 +96,8 @@ def _group(kind: type) -> Schema:
         name: _group(field.metadata["group"]) if "group" in field.metadata else _key(name, field.metadata["key"])
         for name, field in groups(kind)
     }
+    for name in SHAPES_OF_TEMPLATES:
+        properties.get(name, {}).pop("type", None)
     # Required, for Helm takes a value that is null out before it looks here: the default would be lost without a word.
     return {"type": "object", "required": list(properties), "properties": properties}
 
@@ -131,6 +134,7 @@ def known(kind: type) -> Schema:
     meant = {word: advice for word, advice in familiar.FAMILIAR.items() if re.match("[A-Za-z.]*|left out", advice)[0] in (*there, "left")}
     return {
         "keys": list(table),
+        "image": [path.rpartition(".")[2] for path in table if path.startswith("image.")],
         "groups": [path for path in there if path not in table],
         "forms": {path: _form(key) for path, key in table.items() if key.pattern},
         "objects": {path: key.of + "[]" * (key.kind == keys.OBJECTS) for path, key in table.items() if key.of},

@@ -18,7 +18,7 @@ from testbench import places
 from testbench.judges.charts import RELEASE, RUN, RUNTIMES, Object, case, every_helm, helm, load, rendered_with
 
 WARNED, REFUSED = ([slip for slip in SLIPS if slip.warned == warned] for warned in (True, False))
-OF_ENV = [slip for slip in REFUSED if set(slip.changes) <= {"env", "extraEnv"}]
+OF_ENV = [slip for slip in REFUSED if set(slip.changes) <= {"env", "extraEnv"} and slip.path != "env"]
 
 
 def merged(values: Any, changes: Any) -> Any:
@@ -80,6 +80,16 @@ def test_the_chart_of_runtimes_refuses_such_variables(major: str, tmp_path: Path
     for slip in slips:
         said = slip.remedy if "RANKLAUNCH_" in slip.path else "removes it before ranks start"
         assert named(done.stderr, slip._replace(remedy=said)), slip
+
+
+@every_helm
+@pytest.mark.parametrize("slip", [slip for slip in SLIPS if slip.path in ("env", "image")], ids=slip_id)
+def test_the_chart_of_runtimes_knows_shapes_of_kubernetes(major: str, slip: Slip, tmp_path: Path) -> None:
+    changed = tmp_path / "changes.json"
+    changed.write_text(json.dumps(slip.changes), encoding="utf-8")
+    done = helm(major, "template", RELEASE, RUNTIMES, "--values", changed)
+    assert done.returncode != 0
+    assert named(done.stderr, slip), done.stderr
 
 
 SAMPLES = (

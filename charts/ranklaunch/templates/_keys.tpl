@@ -4,6 +4,16 @@
 {{- include "ranklaunch.keys" (dict "values" .Values "place" "" "table" (.Files.Get "keys.json" | fromJson)) -}}
 {{- end -}}
 
+{{/* What Kubernetes has in another shape. No other rule looks at values of which one is so. Called with a dict: values, table. */}}
+{{- define "ranklaunch.wrongShapes" -}}
+{{- if not (kindIs "map" .values.env) }}
+- "env: expected a map of strings; a list as Kubernetes has it goes into extraEnv"
+{{- end }}
+{{- if not (kindIs "map" .values.image) }}
+- {{ printf "image: %v: expected a map with keys of %s" .values.image (join ", " .table.image) | toJson }}
+{{- end }}
+{{- end -}}
+
 {{/* Of env and extraEnv. Called with a dict: values, table, skip (names that other rules judge). */}}
 {{- define "ranklaunch.wrongVariables" -}}
 {{- range $name, $value := .values.env }}

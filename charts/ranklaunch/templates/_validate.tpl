@@ -1,8 +1,8 @@
 {{/* What values.schema.json cannot say. Each message begins with the value's name, and all of them are told at once. */}}
 
 {{- define "ranklaunch.validate" -}}
-{{- $problems := list -}}
-{{- range list "keys" "name" "upgrade" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "monitoring" "volumes" "containers" "security" "labels" "engine" "nul" -}}
+{{- $problems := include "ranklaunch.wrongShapes" (dict "values" .Values "table" (.Files.Get "keys.json" | fromJson)) | fromYamlArray -}}
+{{- range ternary list (list "keys" "name" "upgrade" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "monitoring" "volumes" "containers" "security" "labels" "engine" "nul") (gt (len $problems) 0) -}}
 {{- $problems = concat $problems (include (printf "ranklaunch.validate.%s" .) $ | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}

@@ -55,6 +55,8 @@ class Values:
         try:
             if isinstance(value, str) and key.legal and value not in key.legal:
                 _refuse(f"expected one of {', '.join(word or repr(word) for word in key.legal)}{familiar.word(place, value, key.legal)}")
+            if place == ENVIRONMENT and isinstance(value, list):
+                _refuse("expected a map of strings; a list as Kubernetes has it goes into extraEnv")
             return CHECKS[key.kind](key, value)
         except ValueError as error:
             self._wrong(place, value, str(error))
