@@ -77,7 +77,7 @@ def of_values(kind: str, values: Mapping[str, object]) -> JobSpec:
     """Return the job's specification of nested values alone. Raises ConfigError with every problem found."""
     reading = Values()
     spec = reading.spec({**values, "engine": kind})
-    _check(reading.problems, spec)
+    _check([*_of_engine(kind, values, ()), *reading.problems], spec)
     return spec
 
 
