@@ -240,7 +240,6 @@ WHEEL = {
     "ranklaunch/output/inner_launcher.py",
     "ranklaunch/output/logs.py",
     "ranklaunch/output/pipe.py",
-    "ranklaunch/output/times.py",
     "ranklaunch/placement/__init__.py",
     "ranklaunch/placement/model.py",
     "ranklaunch/placement/rules.py",
