@@ -403,7 +403,6 @@ WHEEL = {
     "ranklaunch/supervise/nested.py",
     "ranklaunch/supervise/phases.py",
     "ranklaunch/supervise/placement_check.py",
-    "ranklaunch/supervise/plugins.py",
     "ranklaunch/supervise/record.py",
     "ranklaunch/supervise/running.py",
     "ranklaunch/supervise/session.py",

@@ -34,7 +34,7 @@ from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.output.pipe import Output
 from ranklaunch.supervise import running
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.plugins import Companion
+from ranklaunch.supervise.context import Companion
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict.model import Ending

@@ -23,10 +23,9 @@ from ranklaunch.plan.model import PROGRAM, Plan, Process
 from ranklaunch.processes.children import DECIDING, LAUNCHER, RANK, SERVICE, STEP, UNJUDGED, Child, Children, Success, lift_limit
 from ranklaunch.processes.launchers import Launchers
 from ranklaunch.processes.records import Recording
-from ranklaunch.supervise.context import Start
+from ranklaunch.supervise.context import Companions, Start
 from ranklaunch.supervise.ending import ending_of, failed, first_suspect, is_stop_too, may_be_stopped, stopped_by
 from ranklaunch.supervise.phases import Phases
-from ranklaunch.supervise.plugins import Companions
 from ranklaunch.supervise.record import bequeath, now
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system import disk, memory, tree
