@@ -491,7 +491,6 @@ WHEEL = {
     "ranklaunch/tune/words.py",
     "ranklaunch/verdict/__init__.py",
     "ranklaunch/verdict/blame.py",
-    "ranklaunch/verdict/endings.py",
     "ranklaunch/verdict/events.json",
     "ranklaunch/verdict/events.py",
     "ranklaunch/verdict/folders.py",
