@@ -401,7 +401,6 @@ WHEEL = {
     "ranklaunch/supervise/guardian.py",
     "ranklaunch/supervise/judge.py",
     "ranklaunch/supervise/nested.py",
-    "ranklaunch/supervise/phases.py",
     "ranklaunch/supervise/placement_check.py",
     "ranklaunch/supervise/record.py",
     "ranklaunch/supervise/running.py",

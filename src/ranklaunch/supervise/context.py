@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ranklaunch.env.reader import Arrived
 from ranklaunch.files import Files
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.children import Child
 from ranklaunch.supervise.ending import Told
-from ranklaunch.supervise.phases import Replan
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.verdict.model import Ending, Verdict
@@ -106,6 +106,7 @@ class Seen(Protocol):
     def slow(self) -> bool: ...
 
 
+Replan = Callable[[Arrived], Plan]
 Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
 
 
