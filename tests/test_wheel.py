@@ -134,7 +134,6 @@ WHEEL = {
     "ranklaunch/ends/exceptions.py",
     "ranklaunch/ends/host_lines.py",
     "ranklaunch/ends/model.py",
-    "ranklaunch/ends/records.py",
     "ranklaunch/entrypoints/__init__.py",
     "ranklaunch/entrypoints/check.py",
     "ranklaunch/entrypoints/completion.py",

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING
 from ranklaunch import errors
 from ranklaunch.env.reader import Arrived
 from ranklaunch.env.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, RUN
-from ranklaunch.errors import DEFECT, ConfigError, MissingProgramError, RanklaunchError, WaitError, refused
+from ranklaunch.errors import (
+    DEFECT,
+    ConfigError,
+    MissingProgramError,
+    RanklaunchError,
+    WaitError,
+    refused,
+)
 from ranklaunch.files import folder_of
 from ranklaunch.output.logs import Logs
 from ranklaunch.plan.model import PROGRAM, TABLE, File, Plan, Process, Wait, as_json
