@@ -20,7 +20,7 @@ from ranklaunch.env import features, parse
 from ranklaunch.env.reader import Variable
 from ranklaunch.plan.hints.unknown import ELSEWHERE
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.redact import names
+from ranklaunch.redact import forms
 from testbench import places
 
 PAGE = places.ROOT / "src" / "ranklaunch" / "specs" / "variables.json"
@@ -87,17 +87,17 @@ def _removed(known: Iterable[str]) -> Iterable[str]:
 
 
 def _secret_names() -> str:
-    """Return a pattern of the words of names.py, in names as variables have them."""
-    pairs = sorted(f"{word}_?{end}" for word, end in names._SECRET_PAIRS)
-    ends = sorted(word for word in names._SECRET_ENDS if word.isascii())
-    alone, last = f"(?:{'|'.join(sorted(names._SECRET_WORDS))})s?", f"(?:{'|'.join((*ends, *pairs))})s?"
+    """Return a pattern of the words of forms.py, in names as variables have them."""
+    pairs = sorted(f"{word}_?{end}" for word, end in forms._SECRET_PAIRS)
+    ends = sorted(word for word in forms._SECRET_ENDS if word.isascii())
+    alone, last = f"(?:{'|'.join(sorted(forms._SECRET_WORDS))})s?", f"(?:{'|'.join((*ends, *pairs))})s?"
     return rf"(?i)(?:(?:^|[_.-])(?:{alone}|tokens?)|{last})(?:[_.-]|$)"
 
 
 def _plain_names() -> str:
-    counts = "|".join(sorted({*names._COUNTS, *names._PLAIN_BEFORE}))
-    behind = "|".join(sorted(names._PLAIN_BEHIND))
-    ours = "|".join(sorted((*names._PLACES, names._OURS[0])))
+    counts = "|".join(sorted({*forms._COUNTS, *forms._PLAIN_BEFORE}))
+    behind = "|".join(sorted(forms._PLAIN_BEHIND))
+    ours = "|".join(sorted((*forms._PLACES, forms._OURS[0])))
     return (
         rf"(?i)(?:^|[_.-])(?:{'|'.join(_PLACES)})$|(?:^|[_.-])(?:{counts})_(?:\w+_)?tokens?(?:[_.-]|$)"
         rf"|(?:^|[_.-])tokens?_(?:{behind})(?:[_.-]|$)|^(?:{ours})$"
