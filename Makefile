@@ -119,6 +119,7 @@ bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONL
 	$(VENV)/python -m benchmarks.bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
 
 test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
+	@$(VENV)/python tools/crds.py --hint
 	$(PYTEST) -m "charts or specs" tests/charts tests/specs
 
 lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, shell scripts, and GitHub's workflows

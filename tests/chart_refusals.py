@@ -25,6 +25,22 @@ def set_to(value: Any, path: str, case: str = GPU) -> Bad:
     return Bad(path, changes, case)
 
 
+# Values that set a variable, and what a user has given that variable in env.
+GIVEN = {
+    "restart": {"inPlace": 1},
+    "hang": {"action": "stop", "seconds": 60},
+    "save": {"signal": "USR1", "file": "/a"},
+    "metrics": {"enabled": True},
+}
+SET_TWICE = {
+    "RANKLAUNCH_MAX_RESTARTS": ("restart.inPlace", "1"),
+    "RANKLAUNCH_HANG": ("hang.action", "stop"),
+    "RANKLAUNCH_HANG_S": ("hang.seconds", "60"),
+    "RANKLAUNCH_SAVE_SIGNAL": ("save.signal", "USR1"),
+    "RANKLAUNCH_SAVE_FILE": ("save.file", "/a"),
+    "RANKLAUNCH_METRICS_PORT": ("metrics.enabled", "9400"),
+}
+
 BY_SCHEMA = [
     set_to("slurm", "engine"),
     set_to("torchrn", "mode"),
@@ -64,6 +80,12 @@ BY_SCHEMA = [
     set_to(-1, "security.runAsUser"),
     set_to(["net_raw"], "security.capabilities"),
     set_to("random", "nameSuffix"),
+    set_to("wait", "hang.action"),
+    set_to("HUP", "save.signal"),
+    set_to("here", "save.file"),
+    set_to(0, "metrics.port"),
+    set_to(["A_b"], "networkPolicy.metricsNamespaces"),
+    set_to(-1, "restart.inPlace"),
     *(set_to(names, "image.pullSecrets") for names in (["Registry"], [""], ["a", "a"])),
     set_to(-2, "security.fsGroup"),
     set_to("yes", "security.readOnlyRootFilesystem"),
@@ -209,6 +231,17 @@ BY_TEMPLATE = [
     Bad("workingDir", {"workingDir": "/x"}, "trainjob-auto-gpu"),
     *(set_to(name, "name") for name in ("Train", "- a", "*a", "[", "a: b", "a\nb", "1")),
     Bad("podAffinity", {"scheduling": {"affinity": {"podAffinity": "near"}, "topology": "zone"}}),
+    *(Bad(name, {**GIVEN, "env": {variable: text}}) for variable, (name, text) in SET_TWICE.items()),
+    *(Bad(name, {**GIVEN, "extraEnv": [{"name": variable, "value": text}]}) for variable, (name, text) in SET_TWICE.items()),
+    set_to(True, "metrics.podMonitor"),
+    set_to(True, "metrics.rules"),
+    Bad("metrics.podMonitor", {"metrics": {"enabled": True, "podMonitor": True}}, "trainjob-auto-gpu"),
+    *(Bad("metrics.port", {"metrics": {"enabled": True, "port": port}}) for port in (80, 18889)),
+    Bad("metrics.port", {"metrics": {"enabled": True}, "network": {"masterPort": 9400}}),
+    Bad("metrics.port", {"metrics": {"enabled": True, "port": 2222}}, "acjob-msrun-npu"),
+    Bad("metricsNamespaces", {"metrics": {"enabled": True}, "networkPolicy": {"metricsNamespaces": ["a"]}}),
+    Bad("metricsNamespaces", {"networkPolicy": {"enabled": True, "metricsNamespaces": ["a"]}}),
+    Bad("networkPolicy.enabled", {"networkPolicy": {"enabled": True}, "network": {"hostNetwork": True}}),
     set_to("a" * 60, "name"),
     set_to("other", "namespace"),
 ]

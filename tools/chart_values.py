@@ -16,16 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ranklaunch.specs import familiar, keys, model
+from ranklaunch.specs import familiar, keys, model, pod, rules, variables
 from ranklaunch.specs.keys import Key
-from ranklaunch.specs.kubernetes import check
+from ranklaunch.specs.kubernetes import check, companions
 from testbench import places
 
 OF_RUNTIMES = places.module("tools/runtime_values.py")
+OF_VARIABLES = places.module("tools/spec_variables.py")
 CHARTS = places.ROOT / "charts"
 CHART, RUNTIMES = CHARTS / "ranklaunch", CHARTS / "ranklaunch-runtimes"
 # Of platforms that no chart is for.
 LEFT_OUT = ("modelarts", "slurm", *model.OF_CLOUDS, *model.BY_SCRIPT, "cloud", "batch")
+OF_TEMPLATES = ("mode",)  # whose words templates/_validate.tpl judges: Helm would not say which one is meant
+SHAPES_OF_TEMPLATES = ("env", "image")  # often written as Kubernetes has them: templates/_keys.tpl says what is meant
 HEADER = """\
 # Values of one training run. Made by tools/chart_values.py from the table that `ranklaunch spec` reads too; do not edit.
 # A name that is not here is refused, and so is null.
@@ -90,14 +93,20 @@ def schema(kind: type, chart: str) -> Schema:
 
 def _group(kind: type) -> Schema:
     properties = {
-        name: _group(field.metadata["group"]) if "group" in field.metadata else _key(field.metadata["key"]) for name, field in groups(kind)
+        name: _group(field.metadata["group"]) if "group" in field.metadata else _key(name, field.metadata["key"])
+        for name, field in groups(kind)
     }
+    for name in SHAPES_OF_TEMPLATES:
+        properties.get(name, {}).pop("type", None)
     # Required, for Helm takes a value that is null out before it looks here: the default would be lost without a word.
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
-def _key(key: Key) -> Schema:
-    return {"description": key.meaning, **_kind(key)}
+def _key(name: str, key: Key) -> Schema:
+    made = {"description": key.meaning, **_kind(key)}
+    if name in OF_TEMPLATES:
+        made["examples"] = made.pop("enum")
+    return made
 
 
 def _kind(key: Key) -> Schema:
@@ -122,13 +131,18 @@ def known(kind: type) -> Schema:
     """What a chart's templates know of keys: those that there are, what values must look like, and what others call them."""
     there = [path for path in keys.paths(kind) if not _foreign(path)]
     table = {path: key for path, key in keys.every(kind) if not _foreign(path)}
-    meant = {word: advice for word, advice in familiar.FAMILIAR.items() if re.match("[A-Za-z.]*", advice)[0] in there}
+    meant = {word: advice for word, advice in familiar.FAMILIAR.items() if re.match("[A-Za-z.]*|left out", advice)[0] in (*there, "left")}
     return {
         "keys": list(table),
+        "image": [path.rpartition(".")[2] for path in table if path.startswith("image.")],
         "groups": [path for path in there if path not in table],
         "forms": {path: _form(key) for path, key in table.items() if key.pattern},
         "objects": {path: key.of + "[]" * (key.kind == keys.OBJECTS) for path, key in table.items() if key.of},
         "familiar": {**familiar.index(there), **meant},
+        "words": {path: _words(path, key) for path, key in table.items() if path in OF_TEMPLATES},
+        "variables": {**json.loads(OF_VARIABLES.made()), "saidBy": variables.SAID_BY, "derived": pod.DERIVED, "setBy": pod.SET_BY},
+        "alerts": [alert._asdict() for alert in companions.ALERTS],
+        "pods": companions.PODS,
         "types": check.types(),
         "oneOf": {name: list(besides) for name, besides in check.ONE_OF.items()},
         "common": check.COMMON,
@@ -136,6 +150,11 @@ def known(kind: type) -> Schema:
         "scalars": {name: expected for name, (_, expected) in check.SCALARS.items()},
         "patterns": {"name": f"^(?:{keys.NAMES})$", "quantity": f"^(?:{check.QUANTITY})$"},
     }
+
+
+def _words(path: str, key: Key) -> Schema:
+    meant = {word: ours for ours, words in rules.rules()["meant"][path].items() for word in words.split()}
+    return {"legal": list(key.legal), "meant": meant}
 
 
 def _form(key: Key) -> Schema:
@@ -172,6 +191,7 @@ def made() -> dict[Path, str]:
     readme = CHART / "README.md"
     shared = {name: (CHART / "templates" / name).read_text(encoding="utf-8") for name in ("_given.tpl", "_keys.tpl")}
     return {
+        OF_VARIABLES.PAGE: OF_VARIABLES.made(),
         readme: with_table(readme.read_text(encoding="utf-8")),
         **of_chart(CHART, model.JobSpec, HEADER),
         **of_chart(RUNTIMES, OF_RUNTIMES.Runtimes, HEADER_OF_RUNTIMES),

@@ -17,7 +17,33 @@ from testbench.judges.charts import Object, parse
 from testbench.places import ROOT
 
 OLDEST, NEWEST = "1.29", "1.35"  # Kubernetes: the oldest that the charts allow, and one with fields that are new
-CORE = {("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job")}
+CORE = {("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job"), ("networking.k8s.io/v1", "NetworkPolicy")}
+# Of the Prometheus Operator, by its API reference (prometheus-operator.dev/docs/api-reference/api): the fields that are used here.
+_TEXTS: Object = {"type": "object", "additionalProperties": {"type": "string"}}
+_ENDPOINT: Object = {"type": "object", "properties": {"port": {"type": "string"}, "path": {"type": "string"}}, "required": ["port"]}
+_RULE: Object = {
+    "type": "object",
+    "properties": {
+        "alert": {"type": "string"},
+        "expr": {"type": "string"},
+        "for": {"type": "string", "pattern": "^[0-9]+[smhd]$"},
+        "labels": _TEXTS,
+        "annotations": _TEXTS,
+    },
+    "required": ["alert", "expr"],
+}
+_GROUP: Object = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "rules": {"type": "array", "items": _RULE}},
+    "required": ["name", "rules"],
+}
+MONITORING: dict[str, Object] = {
+    "PodMonitor": {
+        "selector": {"type": "object", "properties": {"matchLabels": _TEXTS}},
+        "podMetricsEndpoints": {"type": "array", "items": _ENDPOINT, "minItems": 1},
+    },
+    "PrometheusRule": {"groups": {"type": "array", "items": _GROUP, "minItems": 1}},
+}
 
 
 def is_core(thing: Object) -> bool:
@@ -75,6 +101,8 @@ def as_pod(template: Object) -> Object:
 @functools.cache
 def schemas_of(api_version: str, kind: str) -> list[Object]:
     """One for each version of the engine whose definition is here."""
+    if api_version == "monitoring.coreos.com/v1" and kind in MONITORING:
+        return [_of_monitoring(MONITORING[kind])]
     known = folder()
     texts = [path.read_text(encoding="utf-8") for path in sorted(known.glob("*.yaml"))] if known else []
     found = [crd["spec"] for text in texts if f"kind: {kind}\n" in text for crd in parse(text)]
@@ -84,6 +112,13 @@ def schemas_of(api_version: str, kind: str) -> list[Object]:
         for version in spec["versions"]
         if (f"{spec['group']}/{version['name']}", spec["names"]["kind"]) == (api_version, kind)
     ]
+
+
+def _of_monitoring(fields: Object) -> Object:
+    whole = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    spec = {"type": "object", "properties": fields, "required": list(fields)}
+    made: Object = strict({"type": "object", "properties": {**whole, "spec": spec}, "required": ["metadata", "spec"]})
+    return made
 
 
 @functools.cache

@@ -161,6 +161,7 @@ def test_the_option_node_plans_another_node() -> None:
     "values",
     [
         VALUES,
+        {**VALUES, "engine": "slurm"},
         {**VALUES, "engine": "anything"},
         {**VALUES, "env": {"API_TOKEN": "aVerySecretWord123"}},
         {**VALUES, "nodes": "two", "colour": {"of": 1}},

@@ -44,6 +44,15 @@ ODD_TERM = {"matchExpressions": [{"key": ODD, "operator": "Exists"}]}
 SIDECAR = {"name": "side", "image": "i", "env": [{"name": "A", "value": ODD}], "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
 TMP, READ_ONLY = {"name": "tmp", "emptyDir": {"sizeLimit": 1000000}}, {"readOnlyRootFilesystem": True, "fsGroup": -1}
 LOCAL = {"type": "Localhost", "localhostProfile": "a.json"}
+WITHOUT_DIGEST = ("ConfigMap", "NetworkPolicy", "PodMonitor", "PrometheusRule")
+RUNNING = {
+    "restart": {"inPlace": 2},
+    "hang": {"action": "restart", "seconds": 60},
+    "save": {"signal": "USR1", "file": "/data/save"},
+    "metrics": {"enabled": True, "podMonitor": True, "rules": True},
+    "networkPolicy": {"enabled": True, "metricsNamespaces": ["monitoring", "ops"]},
+    "security": READ_ONLY,
+}
 DATA, ODDLY = {"name": "a", "mountPath": "/a"}, {"mountPath": "/a\x7f", "readOnly": True}
 
 
@@ -117,6 +126,16 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("job-torchrun-gpu", {"volumes": [TMP], "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}], "security": READ_ONLY}),
     ("job-torchrun-gpu", {"podTemplate": {"hostUsers": False, "dnsPolicy": None, "securityContext": {"seccompProfile": LOCAL}}}),
     ("job-torchrun-gpu", {"network": {"hostNetwork": True}, "podTemplate": {"dnsPolicy": "Default", "hostAliases": []}}),
+    *((name, {"namespace": "team", **RUNNING}) for name in ("job-torchrun-gpu", "jobset-torchrun-gpu", "volcano-tensorflow-cpu")),
+    *((name, {"namespace": "team", **RUNNING}) for name in ("mpijob-mpi-cpu", "acjob-msrun-npu", "trainjob-torchrun-gpu")),
+    ("trainjob-auto-gpu", {"metrics": {"enabled": True, "port": 9401}, "networkPolicy": {"enabled": True}, "save": {"file": "/a b"}}),
+    ("job-torchrun-gpu", {"networkPolicy": {"enabled": True}, "annotations": {"a": ODD}, "labels": {"release": "prometheus"}}),
+    *(
+        ("job-torchrun-gpu", {"security": READ_ONLY, **more})
+        for more in ({"env": {"RANKLAUNCH_LOG_DIR": "/data"}}, {"env": {"MA_LOG_DIR": "/a"}})
+    ),
+    ("job-torchrun-gpu", {"security": READ_ONLY, "extraEnv": [{"name": "RANKLAUNCH_LOG_DIR", "value": "/data"}]}),
+    ("job-torchrun-gpu", {"security": READ_ONLY, "envFrom": [{"configMapRef": {"name": "a"}}]}),
 ]
 
 
@@ -128,7 +147,7 @@ def of_the_run(objects: list[Object]) -> list[Object]:
     """Without the pod of `helm test`, and without the digest that upgrades look at."""
     found = [each for each in objects if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
     for each in found:
-        if each["kind"] != "ConfigMap":
+        if each["kind"] not in WITHOUT_DIGEST:
             assert each["metadata"]["annotations"].pop("ranklaunch/values")
             each["metadata"] = {name: value for name, value in each["metadata"].items() if name != "annotations" or value}
     return found

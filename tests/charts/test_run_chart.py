@@ -82,8 +82,10 @@ def test_objects_are_those_of_the_engine(values: Path) -> None:
         wanted.add("TrainingRuntime")
     if found.get("rankTable", {}).get("source") == "ascend-operator":
         wanted.add("ConfigMap")
+    beside = {"NetworkPolicy": found.get("networkPolicy", {}).get("enabled"), "PodMonitor": found.get("metrics", {}).get("podMonitor")}
+    wanted |= {kind for kind, is_asked in beside.items() if is_asked}
     assert {each["kind"] for each in objects} - {"Pod"} == wanted
-    assert {each["metadata"]["name"] for each in objects if each["kind"] not in {"ConfigMap", "Pod"}} == {"demo"}
+    assert {each["metadata"]["name"] for each in objects if each["kind"] not in {"ConfigMap", "Pod", "NetworkPolicy"}} == {"demo"}
 
 
 @every_case
@@ -165,7 +167,9 @@ def test_notes_have_the_next_commands(values: Path) -> None:
     group = job["apiVersion"].partition("/")[0]
     plural = f"{job['kind'].lower()}s.{group}"
     commands = [line.strip() for line in notes.splitlines() if line.startswith("  ")]
-    assert all(line.startswith(("kubectl -n team ", "helm -n team ")) for line in commands)
+    assert all(line.startswith(("kubectl -n team ", "helm -n team ", "POD=$(kubectl -n team ")) for line in commands)
+    container = next(pod_templates(objects))["spec"]["containers"][0]["name"] if list(pod_templates(objects)) else "node"
+    assert f"kubectl -n team exec $POD -c {container} -- ranklaunch status" in commands
     assert {f"kubectl -n team get {plural} demo", f"kubectl -n team describe {plural} demo", "helm -n team uninstall demo"} <= set(commands)
     assert all("--tail=-1" in line for line in commands if " logs " in line and " -l " in line)  # which alone shows but ten lines
     tested = [each["metadata"]["name"] for each in objects if each["kind"] == "Pod"]

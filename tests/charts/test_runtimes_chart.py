@@ -261,3 +261,19 @@ def test_notes_name_a_runtime_that_is_made(values: Path) -> None:
     assert run.returncode == 0, run.stderr
     (device,) = re.findall(r"name: RANKLAUNCH_ACCELERATOR\n *value: \"(.*)\"", run.stdout)
     assert environment(runtimes[named])["RANKLAUNCH_ACCELERATOR"] == device
+
+
+@pytest.mark.parametrize(
+    ("more", "logs"),
+    [
+        ((), ["/tmp/ranklaunch-logs"]),
+        (("--set", "env.RANKLAUNCH_LOG_DIR=/data"), ["/data"]),
+        (("--set-json", 'extraEnv=[{"name": "RANKLAUNCH_LOG_DIR", "value": "/data"}]'), ["/data"]),
+    ],
+)
+def test_logs_of_a_root_that_cannot_be_written_go_to_a_volume(more: tuple[str, ...], logs: list[str]) -> None:
+    text = rendered("4", RUNTIME_CASES[0], RUNTIMES, "--set", "security.readOnlyRootFilesystem=true", *more)
+    for pod in pod_templates(parse(text)):
+        (container,) = pod["spec"]["containers"]
+        assert [each["value"] for each in container["env"] if each["name"] == "RANKLAUNCH_LOG_DIR"] == logs
+        assert "/tmp" in [each["mountPath"] for each in container["volumeMounts"]]

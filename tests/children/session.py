@@ -15,8 +15,7 @@ from dataclasses import replace
 from ranklaunch.cli.launch import begin
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.context import Start
-from ranklaunch.supervise.plugins import Companion
+from ranklaunch.supervise.context import Companion, Start
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.verdict.model import Ending, Verdict

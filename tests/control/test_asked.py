@@ -36,7 +36,7 @@ from ranklaunch.muster.nodes import Nodes
 from ranklaunch.output.pipe import Output
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.plugins import Companion
+from ranklaunch.supervise.context import Companion
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.users import as_user, needs_root, open_to_all

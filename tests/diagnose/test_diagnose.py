@@ -9,15 +9,18 @@ import pytest
 
 from ranklaunch.diagnose import suspects
 from ranklaunch.ends.model import (
+    Frame,
     JobFacts,
     MemoryKills,
     NodeEnds,
     NodeFacts,
     OtherProcess,
+    Process,
+    Raised,
     RankEnd,
+    Record,
     Sent,
 )
-from ranklaunch.ends.records import Frame, Process, Raised, Record
 from ranklaunch.supervise.judge import Catalogue
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect

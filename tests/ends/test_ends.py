@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from training_jobs import STEPS
 
-from ranklaunch.ends.model import JobFacts, MemoryKills, NodeEnds, RankEnd, with_records
-from ranklaunch.ends.records import Record
+from ranklaunch.ends.model import JobFacts, MemoryKills, NodeEnds, RankEnd, Record, with_records
 from ranklaunch.verdict.model import Ending, Judgement
 from testbench.jobs.job import Job, Starter
 from testbench.judges import formats

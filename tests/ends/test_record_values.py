@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.ends import exceptions, records
-from ranklaunch.ends.model import MOST_OTHERS, JobFacts, MemoryKills, NodeEnds, with_records
-from ranklaunch.ends.records import Frame, Process, Raised, Record
+from ranklaunch.ends import exceptions
+from ranklaunch.ends.model import (
+    EXCEPTION,
+    EXIT,
+    MOST_OTHERS,
+    RANK,
+    Frame,
+    JobFacts,
+    MemoryKills,
+    NodeEnds,
+    Process,
+    Raised,
+    Record,
+    program_of,
+    rank_number,
+    record_without_secrets,
+    with_records,
+)
 from ranklaunch.verdict.model import Ending, Judgement
 
 FRAMES = (Frame("/w/train.py", 3, "<module>"), Frame("/w/train.py", 88, "step"))
@@ -17,7 +32,7 @@ def raised(kind: str, message: str, link: str = "", frames: tuple[Frame, ...] = 
     return Raised(kind, message, link, frames, library)
 
 
-def record(*chain: Raised, kind: str = records.EXCEPTION, pid: int = 7, **more: object) -> Record:
+def record(*chain: Raised, kind: str = EXCEPTION, pid: int = 7, **more: object) -> Record:
     return Record(kind, 0, "h", pid, 5, 1.0, 2.0, chain=chain, **more)
 
 
@@ -51,18 +66,18 @@ def test_a_line_is_bounded_and_can_be_written() -> None:
 
 def test_fields_with_their_default_are_left_out_and_secrets_are_hidden() -> None:
     of_rank = record(
-        kind=records.RANK, argv=("python", "train.py", "--token", TOKEN), variables=(("RANK", "1"), ("LOCAL_RANK", "1")),
+        kind=RANK, argv=("python", "train.py", "--token", TOKEN), variables=(("RANK", "1"), ("LOCAL_RANK", "1")),
         top=Process(7, 5), parent=Process(1, 1, ("sh", "-c", f"HF_TOKEN={TOKEN} python train.py")), launcher="ranklaunch",
     )  # fmt: skip
-    found = records.hidden(of_rank).as_json()
+    found = record_without_secrets(of_rank).as_json()
     assert found == {
         "kind": "rank", "node": 0, "host": "h", "pid": 7, "start": 5, "at": 1.0, "monotonic": 2.0,
         "argv": ["python", "train.py", "--token", "***"], "variables": [["RANK", "1"], ["LOCAL_RANK", "1"]], "top": {"pid": 7, "start": 5},
         "parent": {"pid": 1, "start": 1, "argv": found["parent"]["argv"]}, "launcher": "ranklaunch",
     }  # fmt: skip
     assert TOKEN not in repr(found)
-    assert record(kind=records.EXIT, where="main").as_json()["code"] == 0
-    shown = records.hidden(record(raised("E", f"HF_TOKEN={TOKEN}"), where="main", thread="MainThread", number=1)).as_json()
+    assert record(kind=EXIT, where="main").as_json()["code"] == 0
+    shown = record_without_secrets(record(raised("E", f"HF_TOKEN={TOKEN}"), where="main", thread="MainThread", number=1)).as_json()
     assert shown["chain"][0]["message"] == "HF_TOKEN=***"
 
 
@@ -74,7 +89,7 @@ def test_fields_with_their_default_are_left_out_and_secrets_are_hidden() -> None
     ],
 )  # fmt: skip
 def test_the_number_of_a_rank(variables: dict[str, str], number: int | None) -> None:
-    assert records.rank_number(variables.items()) == number
+    assert rank_number(variables.items()) == number
 
 
 @pytest.mark.parametrize(
@@ -85,7 +100,7 @@ def test_the_number_of_a_rank(variables: dict[str, str], number: int | None) -> 
     ],
 )  # fmt: skip
 def test_the_program_of_a_command(command: str, program: str) -> None:
-    assert records.program(command.split()) == program
+    assert program_of(command.split()) == program
 
 
 def test_processes_that_tell_how_they_ended_come_first_among_the_others() -> None:

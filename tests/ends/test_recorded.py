@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ranklaunch.control import rank_records
-from ranklaunch.ends import records
+from ranklaunch.ends.model import RECORD_SCHEMA
 from ranklaunch.processes.records import Records
 from ranklaunch.system.tree import Identity
 from testbench.jobs.job import Job, Starter, attempts
@@ -233,7 +233,7 @@ def test_a_folder_that_cannot_be_written(as_process: Starter, command: str) -> N
 
 def written(folder: Path, kind: str, pid: int, **more: object) -> None:
     common = {
-        "schema": records.SCHEMA,
+        "schema": RECORD_SCHEMA,
         "record": kind,
         "node": 0,
         "host": "h",

@@ -19,7 +19,7 @@ import companions
 import helpers
 import pytest
 
-from ranklaunch.ends.records import SCHEMA
+from ranklaunch.ends.model import RECORD_SCHEMA
 from ranklaunch.hangs import monitor
 from ranklaunch.hangs import rank_lines as heard_
 from ranklaunch.hangs import uncaught as uncaught_
@@ -34,7 +34,7 @@ from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.output.pipe import Output
 from ranklaunch.supervise import running
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.plugins import Companion
+from ranklaunch.supervise.context import Companion
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict.model import Ending
@@ -226,7 +226,7 @@ def test_who_writes_that_it_waits_says_nothing() -> None:
 
 def recorded(folder: Path, where: str, message: str, frames: int = 1, pid: int = 77) -> None:
     """Write what a rank records: its head, and an exception."""
-    common = {"schema": SCHEMA, "node": 0, "host": "h", "pid": pid, "start": 5, "time": 1.0, "monotonic": 5.0}
+    common = {"schema": RECORD_SCHEMA, "node": 0, "host": "h", "pid": pid, "start": 5, "time": 1.0, "monotonic": 5.0}
     top = {"pid": pid, "start": 5}
     parent = {"pid": 1, "start": 1, "argv": []}
     head = {**common, "record": "rank", "top": top, "variables": {"RANK": "3"}, "argv": ["python"], "parent": parent, "launcher": ""}

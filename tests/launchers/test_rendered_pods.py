@@ -156,6 +156,9 @@ def test_pods_of_which_one_is_taken_away(pods: MakePods, tmp_path: Path) -> None
     assert job.end(143)["outcome"] == "stopped"
 
 
+PREEMPTED = ("DisruptionTarget", "TerminationTarget")  # by Kubernetes' documents, and by Kueue's
+
+
 @pytest.mark.parametrize(
     ("kind", "on_eviction"),
     [
@@ -169,12 +172,15 @@ def test_after_an_eviction(kind: str, on_eviction: str) -> None:
     """Whichever pod is seen first: the one that is gone, killed or in time, or one of the others, which were told to stop. The former alone
     says that it was taken away: a program that ends with 143 by itself starts anew restart.maxRestarts times at most."""
     objects = rendered(kind, "spawn", "train.py", set_=[f"restart.onEviction={on_eviction}"])
-    seen = [starts_anew(kind, objects, code, evicted) for code, evicted in ((143, True), (143, False), (137, True))]
-    assert seen == [on_eviction != "fail"] * 3
+    disrupted, terminated = PREEMPTED
+    seen = [
+        starts_anew(kind, objects, code, evicted) for code, evicted in ((143, disrupted), (143, terminated), (143, ""), (137, disrupted))
+    ]
+    assert seen == [on_eviction != "fail"] * 4
     if kind in ("jobset", "trainjob"):
         spec = objects[-1]["spec"] if kind == "jobset" else objects[0]["spec"]["template"]["spec"]
-        uncounted = [jobset_rule(spec, 143, evicted)["action"] == "RestartJobSetAndIgnoreMaxRestarts" for evicted in (True, False)]
-        assert uncounted == [on_eviction != "fail", False]
+        uncounted = [jobset_rule(spec, 143, evicted)["action"] == "RestartJobSetAndIgnoreMaxRestarts" for evicted in (*PREEMPTED, "")]
+        assert uncounted == [on_eviction != "fail"] * 2 + [False]
 
 
 @pytest.mark.parametrize("kind", AGAIN)
@@ -183,8 +189,11 @@ def test_engine_starts_anew_after_the_codes_that_the_page_says(kind: str) -> Non
     assert {code: starts_anew(kind, objects, code) for code in AGAIN[kind]} == AGAIN[kind]
 
 
-def starts_anew(kind: str, objects: list[Object], code: int, evicted: bool = False) -> bool:
-    """Whether the engine starts all pods anew after one of them has ended with this code. Pods never start alone: each says Never."""
+def starts_anew(kind: str, objects: list[Object], code: int, evicted: str = "") -> bool:
+    """Whether the engine starts all pods anew after one of them has ended with this code. Pods never start alone: each says Never.
+
+    evicted: the condition of a pod that was taken away.
+    """
     spec = objects[-1]["spec"]
     assert set(re.findall("'restartPolicy': '([A-Za-z]+)'", str(objects))) <= {"Never", "ExitCode"}
     if kind == "volcano":  # the first policy that fits; a failing pod is event and code in one
@@ -204,7 +213,7 @@ def starts_anew(kind: str, objects: list[Object], code: int, evicted: bool = Fal
     return bool(action == "RestartJobSetAndIgnoreMaxRestarts" or (action == "RestartJobSet" and jobset["failurePolicy"]["maxRestarts"]))
 
 
-def failed(job: Object, code: int, evicted: bool) -> tuple[str, str]:
+def failed(job: Object, code: int, evicted: str) -> tuple[str, str]:
     """Reason and message with which the Job ends: by the first rule that fits, or because it may fail no more often. The messages are
     those of Kubernetes' Job controller."""
     names = {each["name"] for each in job["template"]["spec"]["containers"]}
@@ -214,13 +223,13 @@ def failed(job: Object, code: int, evicted: bool) -> tuple[str, str]:
         if "onExitCodes" in rule and code in rule["onExitCodes"]["values"]:
             assert rule["onExitCodes"]["containerName"] in names
             return "PodFailurePolicy", f"Container {min(names)} for pod ns/llm-0 failed with exit code {code} {end}"
-        if evicted and {"type": "DisruptionTarget", "status": "True"} in rule.get("onPodConditions", []):
-            return "PodFailurePolicy", f"Pod ns/llm-0 has condition DisruptionTarget {end}"
+        if {"type": evicted, "status": "True"} in rule.get("onPodConditions", []):
+            return "PodFailurePolicy", f"Pod ns/llm-0 has condition {evicted} {end}"
     assert job["backoffLimit"] == 0
     return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
 
 
-def jobset_rule(jobset: Mapping[str, Any], code: int, evicted: bool) -> Object:
+def jobset_rule(jobset: Mapping[str, Any], code: int, evicted: str) -> Object:
     """The first of the rules that fits reason and message; the controller's own where none does."""
     reason, message = failed(jobset["replicatedJobs"][0]["template"]["spec"], code, evicted)
     for rule in jobset["failurePolicy"].get("rules", []):

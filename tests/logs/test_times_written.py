@@ -10,8 +10,7 @@ import helpers
 import pytest
 
 from ranklaunch.output import logs
-from ranklaunch.output.pipe import Output
-from ranklaunch.output.times import COARSE_S, MOST_PARTS, Times
+from ranklaunch.output.pipe import COARSE_S, MOST_PARTS, Output, Times
 from ranklaunch.system.loop import Loop
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.ends import records
+from ranklaunch.ends.model import MOST_RECORD_BYTES, RANK_NUMBERS, RECORD_SCHEMA, Process, Record, record_order
 from ranklaunch.env import settings
 from ranklaunch.files import rankside
 from ranklaunch.processes.records import Records
@@ -43,12 +43,12 @@ def python(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def in_order(folder: Path) -> list[records.Record]:
+def in_order(folder: Path) -> list[Record]:
     """As they were written."""
-    return sorted(Records(str(folder)).new(), key=records.order)
+    return sorted(Records(str(folder)).new(), key=record_order)
 
 
-Ran = Callable[..., "tuple[subprocess.CompletedProcess[str], list[records.Record]]"]
+Ran = Callable[..., "tuple[subprocess.CompletedProcess[str], list[Record]]"]
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def run(python: str, tmp_path: Path) -> Ran:
     folder = tmp_path / "records" / "node_0"
     folder.mkdir(parents=True)
 
-    def ran(text: str, *options: str, path: str = "", **env: str) -> tuple[subprocess.CompletedProcess[str], list[records.Record]]:
+    def ran(text: str, *options: str, path: str = "", **env: str) -> tuple[subprocess.CompletedProcess[str], list[Record]]:
         program = tmp_path / "program.py"
         program.write_text(text, encoding="utf-8")
         given = {"PATH": os.defpath, "PYTHONPATH": f"{rankside()}:{path}", settings.RECORDS_DIR: str(folder), **env}
@@ -81,7 +81,7 @@ def test_an_uncaught_exception(run: Ran, python: str) -> None:
     assert [record.kind for record in found] == (["rank", "exception"] if is_recorded(python) else [])
     for rank, raised in [found] if found else []:
         assert dict(rank.variables) == {"RANK": "1", "WORLD_SIZE": "2"}
-        assert rank.top == records.Process(rank.pid, rank.start)
+        assert rank.top == Process(rank.pid, rank.start)
         (error,) = raised.chain
         assert (error.type, error.message, [frame.function for frame in error.frames]) == ("ValueError", "loss is nan", ["<module>", "f"])
         assert raised.process == rank.process
@@ -201,7 +201,7 @@ def test_a_record_is_never_too_large(run: Ran, python: str, tmp_path: Path) -> N
     )
     _, found = run(text)
     sizes = [path.stat().st_size for path in (tmp_path / "records" / "node_0").iterdir()]
-    assert (len(found), all(size <= records.MOST_BYTES for size in sizes)) == (1 if is_recorded(python) else 0, True)
+    assert (len(found), all(size <= MOST_RECORD_BYTES for size in sizes)) == (1 if is_recorded(python) else 0, True)
 
 
 def test_the_names_that_both_sides_know() -> None:
@@ -211,8 +211,8 @@ def test_the_names_that_both_sides_know() -> None:
     assert f'MARK = "{settings.RANK_HEAD}"' in texts["records.py"]
     assert f'SUPERVISOR = "{settings.OUTER_RUN}"' in texts["heads.py"]
     assert f'startswith("{settings.BELOW}")' in texts["records.py"]
-    assert json.dumps(records.SCHEMA) in texts["records.py"]
-    assert [name for name in records.RANK_NUMBERS if f'"{name}"' not in texts["__init__.py"]] == []
+    assert json.dumps(RECORD_SCHEMA) in texts["records.py"]
+    assert [name for name in RANK_NUMBERS if f'"{name}"' not in texts["__init__.py"]] == []
 
 
 SECRETS = {

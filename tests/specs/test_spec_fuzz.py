@@ -18,12 +18,13 @@ from ranklaunch.specs import keys, refuse, rendered
 from ranklaunch.specs.model import KINDS, OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED
 from ranklaunch.specs.values import Values
+from ranklaunch.specs.variables import is_removed
 
 TEMPLATES = Templates()
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=30) | st.sampled_from(
     ["$(HOME)", "$$", "$$(A)", "$(A", "'\"", "a: b", "- x", "---", "...", "#", "{{ x }}", "{% raw %}", "yes", "1e3", "\u2028", "🚀", "`x`"]
 )
-NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in DERIVED)
+NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in DERIVED and not is_removed(name))
 
 
 @st.composite

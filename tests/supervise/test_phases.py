@@ -14,8 +14,8 @@ import pytest
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.processes.children import Child
+from ranklaunch.supervise.attempt import Phases
 from ranklaunch.supervise.context import Start
-from ranklaunch.supervise.phases import Phases
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ranklaunch.catalogue import shipped
 from ranklaunch.muster import liveness, wire
-from ranklaunch.verdict import blame, endings, messages, model
+from ranklaunch.verdict import blame, messages, model
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import LATE, WAITING, Culprit, KnownError, Note
 
@@ -159,7 +159,7 @@ def test_no_other_was_both_earlier_and_no_less_a_cause(given_: list[tuple[float,
 
 
 def test_errors_that_are_judged_by_their_names_are_in_the_catalogue() -> None:
-    assert {*model.OF_ITS_OWN, *blame.AFTERMATHS, *endings.OF_COLLECTIVES} <= {entry.name for entry in shipped()}
+    assert {*model.OF_ITS_OWN, *blame.AFTERMATHS, *blame.OF_COLLECTIVES} <= {entry.name for entry in shipped()}
 
 
 def test_one_that_was_interrupted_is_what_others_noticed() -> None:
@@ -277,13 +277,11 @@ def test_a_node_that_is_lost_and_did_not_decide_is_noted() -> None:
 
 def test_the_rank_that_has_not_failed_may_be_the_one_that_others_waited_for() -> None:
     lost = [suspect(1, 0, CONSEQUENCE), suspect(2, 1, CONSEQUENCE)]
-    assert list(endings.waited_for(lost, range(3))) == [
-        "rank 2 had not failed when the others of its node did: they may have waited for it"
-    ]
-    assert not list(endings.waited_for(lost, range(4)))
-    assert not list(endings.waited_for(lost, range(2)))
-    assert not list(endings.waited_for(lost[:1], range(2)))
-    assert not list(endings.waited_for([suspect(1, 0, CAUSE), *lost[1:]], range(3)))
+    assert list(blame.waited_for(lost, range(3))) == ["rank 2 had not failed when the others of its node did: they may have waited for it"]
+    assert not list(blame.waited_for(lost, range(4)))
+    assert not list(blame.waited_for(lost, range(2)))
+    assert not list(blame.waited_for(lost[:1], range(2)))
+    assert not list(blame.waited_for([suspect(1, 0, CAUSE), *lost[1:]], range(3)))
 
 
 # Who had left before

@@ -47,6 +47,19 @@ not wait for these.
 {{- if and .Values.security.readOnlyRootFilesystem (not (has "/tmp" $paths)) }}true{{ end -}}
 {{- end -}}
 
+{{/* Where the root cannot be written and nothing says where logs go. What envFrom brings is not known here. */}}
+{{- define "ranklaunch-runtimes.logsGoToTmp" -}}
+{{- $names := keys .Values.env -}}
+{{- range .Values.extraEnv }}{{ $names = append $names (toString .name) }}{{ end -}}
+{{- $said := or .Values.envFrom (has "RANKLAUNCH_LOG_DIR" $names) (has "MA_LOG_DIR" $names) -}}
+{{- if and .Values.security.readOnlyRootFilesystem (not $said) }}true{{ end -}}
+{{- end -}}
+
+{{/* Conditions of a pod that is taken away: by Kubernetes itself, and by Kueue where pods are its to manage. */}}
+{{- define "ranklaunch-runtimes.preempted" -}}
+DisruptionTarget TerminationTarget
+{{- end -}}
+
 {{/* Called with a dict: path, mounts, volumes (names), taken (paths that others are mounted at). */}}
 {{- define "ranklaunch-runtimes.wrongMounts" -}}
 {{- $paths := .taken -}}

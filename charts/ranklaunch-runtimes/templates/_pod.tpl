@@ -97,6 +97,7 @@ spec:
 {{- $values := .root.Values -}}
 {{- $own := dict "RANKLAUNCH_ACCELERATOR" .device -}}
 {{- $_ := set $own "RANKLAUNCH_GRACE_S" (sub $values.lifecycle.gracePeriodSeconds 5 | toString) -}}
+{{- if include "ranklaunch-runtimes.logsGoToTmp" .root }}{{ $_ := set $own "RANKLAUNCH_LOG_DIR" "/tmp/ranklaunch-logs" }}{{ end -}}
 {{- with get (dict "torch" "torchrun" "mpi" "mpirun") .policy }}{{ $_ := set $own "RANKLAUNCH_METHOD" . }}{{ end -}}
 {{- range $name, $value := merge dict $values.env $own }}
 - name: {{ $name | quote }}

@@ -47,7 +47,9 @@ spec:
             action: RestartJobSetAndIgnoreMaxRestarts
             onJobFailureReasons: [PodFailurePolicy]
             onJobFailureMessagePatterns:
-              - "has condition DisruptionTarget "
+              {{- range include "ranklaunch-runtimes.preempted" . | splitList " " }}
+              - {{ printf "has condition %s " . | quote }}
+              {{- end }}
           {{- end }}
           - name: neverAgain
             action: FailJobSet
@@ -91,8 +93,10 @@ spec:
 {{- end }}
 - action: FailJob
   onPodConditions:
-    - type: DisruptionTarget
+    {{- range include "ranklaunch-runtimes.preempted" . | splitList " " }}
+    - type: {{ . }}
       status: "True"
+    {{- end }}
 {{- end -}}
 
 {{/* With which all pods end when one is taken away, where the job is then not to start anew; else empty. */}}

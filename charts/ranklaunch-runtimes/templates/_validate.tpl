@@ -1,7 +1,12 @@
 {{/* What values.schema.json cannot say. Each message begins with the value's name, and all of them are told at once. */}}
 
 {{- define "ranklaunch-runtimes.validate" -}}
+{{- $shapes := include "ranklaunch-runtimes.wrongShapes" (dict "values" .Values "table" (.Files.Get "keys.json" | fromJson)) | fromYamlArray -}}
+{{- if $shapes }}{{ printf "the values do not fit:\n  %s" (join "\n  " $shapes) | fail }}{{ end -}}
 {{- $problems := include "ranklaunch-runtimes.validate.keys" . | fromYamlArray -}}
+{{- $skip := append (include "ranklaunch-runtimes.reserved" . | splitList " ") "RANKLAUNCH_GRACE_S" -}}
+{{- $variables := dict "values" .Values "table" (.Files.Get "keys.json" | fromJson) "skip" $skip -}}
+{{- $problems = include "ranklaunch-runtimes.wrongVariables" $variables | fromYamlArray | concat $problems -}}
 {{- range list "some" "env" "volumes" "containers" "labels" "restart" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch-runtimes.validate.%s" .) $.Values | fromYamlArray) -}}
 {{- end -}}

@@ -37,8 +37,10 @@ template:
 {{- end }}
 - action: FailJob
   onPodConditions:
-    - type: DisruptionTarget
+    {{- range include "ranklaunch.preempted" . | splitList " " }}
+    - type: {{ . }}
       status: "True"
+    {{- end }}
 {{- end -}}
 
 {{/* In order, as the API server asks for. */}}
@@ -68,7 +70,9 @@ failurePolicy:
       action: RestartJobSetAndIgnoreMaxRestarts
       onJobFailureReasons: [PodFailurePolicy]
       onJobFailureMessagePatterns:
-        - "has condition DisruptionTarget "
+        {{- range include "ranklaunch.preempted" . | splitList " " }}
+        - {{ printf "has condition %s " . | quote }}
+        {{- end }}
     {{- end }}
     - name: neverAgain
       action: FailJobSet

@@ -4,6 +4,70 @@
 {{- include "ranklaunch.keys" (dict "values" .Values "place" "" "table" (.Files.Get "keys.json" | fromJson)) -}}
 {{- end -}}
 
+{{/* What Kubernetes has in another shape. No other rule looks at values of which one is so. Called with a dict: values, table. */}}
+{{- define "ranklaunch.wrongShapes" -}}
+{{- if not (kindIs "map" .values.env) }}
+- "env: expected a map of strings; a list as Kubernetes has it goes into extraEnv"
+{{- end }}
+{{- if not (kindIs "map" .values.image) }}
+- {{ printf "image: %v: expected a map with keys of %s" .values.image (join ", " .table.image) | toJson }}
+{{- end }}
+{{- end -}}
+
+{{/* Of env and extraEnv. Called with a dict: values, table, skip (names that other rules judge). */}}
+{{- define "ranklaunch.wrongVariables" -}}
+{{- range $name, $value := .values.env }}
+{{ include "ranklaunch.wrongVariable" (dict "place" (printf "env.%s" $name) "name" $name "value" $value "table" $.table "skip" $.skip) }}
+{{- end }}
+{{- range .values.extraEnv }}
+{{- /* Kubernetes puts another variable in for $(NAME). */}}
+{{- $value := ternary (toString .value) "" (and (kindIs "string" .value) (not (contains "$(" (toString .value)))) }}
+{{ include "ranklaunch.wrongVariable" (dict "place" (printf "extraEnv: %v" .name) "name" (toString .name) "value" $value "table" $.table "skip" $.skip) }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.wrongVariable" -}}
+{{- $known := .table.variables -}}
+{{- $removed := has .name $known.removed -}}
+{{- range $known.removed }}{{ if and (hasSuffix "*" .) (hasPrefix (trimSuffix "*" .) $.name) }}{{ $removed = true }}{{ end }}{{ end -}}
+{{- if has .name .skip }}
+{{- else if $removed }}
+{{- $remedy := get $known.saidBy .name }}
+- {{ printf "%s: ranklaunch removes it before ranks start, and sets what they need; %s" .place (ternary (printf "set %s" $remedy) "leave it out" (ne $remedy "")) | toJson }}
+{{- else if hasPrefix "RANKLAUNCH_" .name }}
+{{- if not (hasKey $known.forms .name) }}
+- {{ printf "%s: ranklaunch has no such variable%s" .place (include "ranklaunch.meantVariable" .) | toJson }}
+{{- else }}
+{{- with get $known.forms .name }}
+{{- if and (trim $.value) (not (regexMatch .pattern $.value)) }}
+- {{ printf "%s: %s: expected %s" $.place $.value .form | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.meantVariable" -}}
+{{- $known := .table.variables -}}
+{{- $ending := trimPrefix "RANKLAUNCH_" .name | upper -}}
+{{- $endings := list -}}
+{{- range $name := keys $known.forms | sortAlpha }}{{ $endings = append $endings (trimPrefix "RANKLAUNCH_" $name) }}{{ end -}}
+{{- with get $known.elsewhere $ending | default (include "ranklaunch.near" (dict "word" $ending "names" $endings "least" 65)) -}}
+{{- $meant := printf "RANKLAUNCH_%s" . -}}
+, did you mean {{ $meant }}?{{ with get $known.derived $meant }} It is made from {{ . }}; set that{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Called with a dict: path, value, table. What Helm's schema would refuse without a word about what is meant. */}}
+{{- define "ranklaunch.wrongWord" -}}
+{{- $known := get .table.words .path -}}
+{{- if not (has .value $known.legal) }}
+{{- $meant := get $known.meant (lower .value) | default (include "ranklaunch.near" (dict "word" .value "names" $known.legal)) }}
+{{- $hint := ternary "" (printf ", did you mean '%s'?" $meant) (empty $meant) }}
+- {{ printf "%s: %s: expected one of %s%s" .path .value (join ", " $known.legal) $hint | toJson }}
+{{- end }}
+{{- end -}}
+
 {{/* Called with a dict: values (of a group), place (what comes before their names), table. */}}
 {{- define "ranklaunch.keys" -}}
 {{- range $name, $value := .values }}
@@ -38,16 +102,20 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The name that has most pairs of letters in common with the word, where these are seven of ten; else empty. */}}
+{{/* The name that has most letters and pairs of letters in common with the word, where these are `least` of a hundred (70); else empty. */}}
 {{- define "ranklaunch.near" -}}
 {{- $word := lower .word -}}
 {{- $pairs := sub (len $word) 1 | max 0 | int -}}
 {{- $best := "" -}}
-{{- $most := 69 -}}
+{{- $most := sub (.least | default 70) 1 | int -}}
 {{- range $name := .names -}}
 {{- $common := 0 -}}
 {{- range $i := until $pairs }}{{ if contains (substr $i (add $i 2 | int) $word) (lower $name) }}{{ $common = add1 $common }}{{ end }}{{ end -}}
-{{- $score := div (mul 200 $common) (add $pairs (len $name) -1 | max 1) | int -}}
+{{- $rest := lower $name -}}
+{{- range $letter := splitList "" $word -}}
+{{- if contains $letter $rest }}{{ $common = add1 $common }}{{ $parts := splitn $letter 2 $rest }}{{ $rest = print $parts._0 $parts._1 }}{{ end -}}
+{{- end -}}
+{{- $score := div (mul 200 $common) (add $pairs (len $name) -1 (len $word) (len $name) | max 1) | int -}}
 {{- if gt $score $most }}{{ $most = $score }}{{ $best = $name }}{{ end -}}
 {{- end -}}
 {{- $best -}}

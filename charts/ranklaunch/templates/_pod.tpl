@@ -65,13 +65,19 @@ spec:
       {{- end }}
       env:
         {{- include "ranklaunch.env" . | trim | nindent 8 }}
-      {{- if eq $values.engine "acjob" }}
-      {{- /* The leader's Service lets these through alone. */}}
+      {{- if or (eq $values.engine "acjob") $values.metrics.enabled }}
       ports:
+        {{- if eq $values.engine "acjob" }}
+        {{- /* The leader's Service lets these through alone. */}}
         - name: ascendjob-port
           containerPort: {{ int64 ($values.network.masterPort | default 2222) }}
         - name: muster
           containerPort: {{ int64 ($values.network.musterPort | default 18889) }}
+        {{- end }}
+        {{- if $values.metrics.enabled }}
+        - name: metrics
+          containerPort: {{ int64 $values.metrics.port }}
+        {{- end }}
       {{- end }}
       {{- with include "ranklaunch.resources" . | trim }}
       resources:

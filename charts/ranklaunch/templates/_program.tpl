@@ -107,6 +107,10 @@ of it ends without its empty lines and other space where it stands in another; a
 - name: RANKLAUNCH_TASK
   value: {{ . }}
 {{- end }}
+{{- range $name, $value := include "ranklaunch.running" .root | fromYaml }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
 {{- if eq $values.engine "mpijob" }}
 - name: RANKLAUNCH_LAUNCHER_AS_WORKER
   value: {{ $values.mpi.launcherAsWorker | quote }}
@@ -116,6 +120,31 @@ of it ends without its empty lines and other space where it stands in another; a
 {{- end }}
 {{- with include "ranklaunch.key" .root | trim }}
 {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Variables of a job that runs, where a value is given. */}}
+{{- define "ranklaunch.running" -}}
+{{- with .Values.restart.inPlace }}
+RANKLAUNCH_MAX_RESTARTS: {{ int64 . | quote }}
+{{- end }}
+{{- with .Values.hang.action }}
+RANKLAUNCH_HANG: {{ . | quote }}
+{{- end }}
+{{- with .Values.hang.seconds }}
+RANKLAUNCH_HANG_S: {{ int64 . | quote }}
+{{- end }}
+{{- with .Values.save.signal }}
+RANKLAUNCH_SAVE_SIGNAL: {{ . | quote }}
+{{- end }}
+{{- with .Values.save.file }}
+RANKLAUNCH_SAVE_FILE: {{ . | quote }}
+{{- end }}
+{{- if .Values.metrics.enabled }}
+RANKLAUNCH_METRICS_PORT: {{ int64 .Values.metrics.port | quote }}
+{{- end }}
+{{- if include "ranklaunch.logsGoToTmp" . }}
+RANKLAUNCH_LOG_DIR: /tmp/ranklaunch-logs
 {{- end }}
 {{- end -}}
 

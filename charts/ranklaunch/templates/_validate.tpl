@@ -1,8 +1,8 @@
 {{/* What values.schema.json cannot say. Each message begins with the value's name, and all of them are told at once. */}}
 
 {{- define "ranklaunch.validate" -}}
-{{- $problems := list -}}
-{{- range list "keys" "name" "upgrade" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "containers" "security" "labels" "engine" "nul" -}}
+{{- $problems := include "ranklaunch.wrongShapes" (dict "values" .Values "table" (.Files.Get "keys.json" | fromJson)) | fromYamlArray -}}
+{{- range ternary list (list "keys" "name" "upgrade" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "monitoring" "volumes" "containers" "security" "labels" "engine" "nul") (gt (len $problems) 0) -}}
 {{- $problems = concat $problems (include (printf "ranklaunch.validate.%s" .) $ | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -58,8 +58,8 @@
 - {{ printf "restart.onEviction: restart: %s" $why | toJson }}
 {{- end }}
 {{- $alone := dict
-  "scheduling.queue" (list (list "volcano" "trainjob" "mpijob" "acjob") $values.scheduling.queue)
-  "scheduling.kueueQueue" (list (list "job" "jobset" "trainjob" "mpijob") $values.scheduling.kueueQueue)
+  "scheduling.queue" (list (list "volcano" "trainjob" "mpijob" "acjob") $values.scheduling.queue "the engine has no queues; those of Kueue are scheduling.kueueQueue")
+  "scheduling.kueueQueue" (list (list "job" "jobset" "trainjob" "mpijob") $values.scheduling.kueueQueue "Volcano's scheduler has queues of its own; use scheduling.queue")
   "scheduling.minAvailable" (list (list "volcano" "mpijob" "acjob") $values.scheduling.minAvailable)
   "lifecycle.cleanPodPolicy" (list (list "mpijob" "acjob") (ne $values.lifecycle.cleanPodPolicy "Running"))
   "mpi.slots" (list (list "mpijob") $values.mpi.slots)
@@ -69,7 +69,9 @@
 -}}
 {{- range $path, $rule := $alone }}
 {{- if and (index $rule 1) (not (has $values.engine (index $rule 0))) }}
-- {{ printf "%s: engine %s has no place for it; %s have" $path $values.engine (index $rule 0 | join ", ") | toJson }}
+{{- $why := printf "engine %s has no place for it; %s have" $values.engine (index $rule 0 | join ", ") }}
+{{- if gt (len $rule) 2 }}{{ $why = index $rule 2 }}{{ end }}
+- {{ printf "%s: %s" $path $why | toJson }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -80,6 +82,10 @@
 {{- end }}
 {{- if hasPrefix "-" .Values.script }}
 - {{ printf "script: %s begins with a dash; ./%s is a file of that name" .Values.script .Values.script | toJson }}
+{{- end }}
+{{- $first := `^(\S+\.(py|sh)|python[0-9.]*|bash|sh|torchrun|accelerate|deepspeed|mpirun|msrun)\s+\S` }}
+{{- if regexMatch (printf `%s|\s--?[A-Za-z]` $first) .Values.script }}
+- {{ printf "script: %s: the program and its arguments in one text: put the program alone into script, and each word after it into args" .Values.script | toJson }}
 {{- end }}
 {{- if not .Values.image.repository }}
 - "image.repository: required"
@@ -101,6 +107,16 @@
 {{- range $path, $name := dict "device.resourceName" .Values.device.resourceName "network.rdma.resource" $rdma }}
 {{- if and $name (not (contains "/" $name)) }}
 - {{ printf "%s: %s: expected the name of a device plugin's resource, such as vendor.example/%s" $path $name $name | toJson }}
+{{- end }}
+{{- end }}
+{{- $foreign := get (dict "gpu" "^huawei[.]com/" "npu" "^(nvidia|amd|gpu[.]intel)[.]com/") .Values.device.kind -}}
+{{- $other := ternary "npu" "gpu" (eq .Values.device.kind "gpu") -}}
+{{- if and $foreign (regexMatch $foreign .Values.device.resourceName) }}
+- {{ printf "device.resourceName: %s: a resource of %ss; expected device.kind %s" .Values.device.resourceName (upper $other) $other | toJson }}
+{{- end }}
+{{- range $name, $quantity := .Values.device.extra }}
+{{- if and $foreign (regexMatch $foreign $name) }}
+- {{ printf "device.extra.%s: a resource of %ss; expected device.kind %s, and their number in devicesPerNode" $name (upper $other) $other | toJson }}
 {{- end }}
 {{- end }}
 {{- if and $rdma (eq $rdma $device) }}
@@ -129,11 +145,16 @@
 {{- define "ranklaunch.validate.env" -}}
 {{- $env := .Values.env -}}
 {{- /* Also where none is made: it would say something else than the values, which are judged. */}}
-{{- range include "ranklaunch.derived" . | splitList " " }}
-{{- if hasKey $env (printf "RANKLAUNCH_%s" .) }}
-- {{ printf "env.RANKLAUNCH_%s: it follows from other values; set those" . | toJson }}
+{{- $table := .Files.Get "keys.json" | fromJson -}}
+{{- $derived := $table.variables.derived -}}
+{{- range $name, $from := $derived }}
+{{- if hasKey $env $name }}
+- {{ printf "env.%s: made from %s; set that" $name $from | toJson }}
 {{- end }}
 {{- end }}
+{{- $skip := concat (keys $derived) (list "RANKLAUNCH_GRACE_S") -}}
+{{- if eq .Values.engine "trainjob" }}{{ $skip = concat $skip (include "ranklaunch.ofTrainer" . | splitList " ") }}{{ end }}
+{{ include "ranklaunch.wrongVariables" (dict "values" .Values "table" $table "skip" $skip) }}
 {{- range include "ranklaunch.ownEnv" (dict "root" . "task" (ternary "worker" "" (gt (int .Values.tf.ps) 0))) | fromYamlArray }}
 {{- if ge (len (printf "%s=%s" .name (.value | default ""))) 131072 }}
 - {{ printf "nodes: %d: %s has more bytes than Linux starts a program with, 131072" (int64 $.Values.nodes) .name | toJson }}
@@ -144,8 +165,10 @@
 - {{ printf "env.%s: it has more bytes than Linux starts a program with, 131072" $name | toJson }}
 {{- end }}
 {{- end }}
-{{- if and .Values.muster.secretName (hasKey $env "RANKLAUNCH_SECRET") }}
-- "env.RANKLAUNCH_SECRET: that of muster.secretName; leave one of the two out"
+{{- range $name, $path := include "ranklaunch.setByValues" . | fromYaml }}
+{{- if hasKey $env $name }}
+- {{ printf "env.%s: that of %s; leave one of the two out" $name $path | toJson }}
+{{- end }}
 {{- end }}
 {{- if hasKey $env "RANKLAUNCH_GRACE_S" }}
 {{- $grace := $env.RANKLAUNCH_GRACE_S }}
@@ -156,7 +179,7 @@
 {{- end }}
 {{- end }}
 {{- if eq .Values.engine "trainjob" }}
-{{- range list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT" }}
+{{- range include "ranklaunch.ofTrainer" . | splitList " " }}
 {{- if hasKey $env . }}
 - {{ printf "env.%s: Kubeflow Trainer's own" . | toJson }}
 {{- end }}
@@ -165,6 +188,7 @@
 {{- end -}}
 
 {{- define "ranklaunch.validate.mode" -}}
+{{ include "ranklaunch.wrongWord" (dict "path" "mode" "value" .Values.mode "table" (.Files.Get "keys.json" | fromJson)) }}
 {{- if and (eq .Values.mode "ranktable") (eq .Values.rankTable.source "none") }}
 - "mode: ranktable: expected a rankTable.source"
 {{- end }}
@@ -274,7 +298,31 @@
 {{- if ne (len $ports) (len (uniq $ports)) }}
 - "network.masterPort, network.musterPort, network.sshPort: expected different ports"
 {{- end }}
+{{- $metrics := ternary (int $.Values.metrics.port) 0 $.Values.metrics.enabled }}
+{{- if and $metrics (lt $metrics 1024) $.Values.security.runAsUser }}
+- {{ printf "metrics.port: %d: expected 1024 or more, for security.runAsUser is not root" $metrics | toJson }}
+{{- end }}
+{{- $leaders := ternary (list (int ($.Values.network.masterPort | default 2222))) list (eq $.Values.engine "acjob") }}
+{{- if and $metrics (has $metrics (concat $ports $leaders (list 18889))) }}
+- {{ printf "metrics.port: %d: expected another port than those of network" $metrics | toJson }}
+{{- end }}
 {{- end -}}
+{{- end -}}
+
+{{- define "ranklaunch.validate.monitoring" -}}
+{{- range $name := list "podMonitor" "rules" }}
+{{- if and (get $.Values.metrics $name) (not $.Values.metrics.enabled) }}
+- {{ printf "metrics.%s: expected metrics.enabled too" $name | toJson }}
+{{- end }}
+{{- end }}
+{{- range $path, $there := dict "networkPolicy.enabled" .Values.networkPolicy.enabled "metrics.enabled" .Values.metrics.enabled }}
+{{- if and $.Values.networkPolicy.metricsNamespaces (not $there) }}
+- {{ printf "networkPolicy.metricsNamespaces: expected %s too" $path | toJson }}
+{{- end }}
+{{- end }}
+{{- if and .Values.networkPolicy.enabled .Values.network.hostNetwork }}
+- "networkPolicy.enabled: no policy holds for pods on the hosts' network, network.hostNetwork; leave one of the two out"
+{{- end }}
 {{- end -}}
 
 {{- define "ranklaunch.validate.volumes" -}}
@@ -295,9 +343,19 @@
 {{ include "ranklaunch.wrongMounts" (dict "path" "volumeMounts" "mounts" .Values.volumeMounts "volumes" $names "taken" $taken) }}
 {{- end -}}
 
-{{/* Variables of ranklaunch that follow from values, without what their names begin with. */}}
-{{- define "ranklaunch.derived" -}}
-JOB_NAME NODES SLOTS ACCELERATOR METHOD HOSTS MASTER_ADDR INTERFACE MASTER_PORT MUSTER_PORT SSHD_PORT RANK_TABLE TASK RESTARTS LAUNCHER_AS_WORKER JOB_UID
+{{/* Variables that values which are given set, with the paths of these. */}}
+{{- define "ranklaunch.setByValues" -}}
+{{- range $name, $path := (.Files.Get "keys.json" | fromJson).variables.setBy }}
+{{- $value := $.Values }}
+{{- range splitList "." $path }}{{ $value = get $value . }}{{ end }}
+{{- if $value }}
+{{ $name }}: {{ $path }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.ofTrainer" -}}
+PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- end -}}
 
 {{- define "ranklaunch.validate.containers" -}}
@@ -305,14 +363,14 @@ JOB_NAME NODES SLOTS ACCELERATOR METHOD HOSTS MASTER_ADDR INTERFACE MASTER_PORT 
 {{- range include "ranklaunch.volumes" . | fromYamlArray }}{{ $volumes = append $volumes (.name | toString) }}{{ end -}}
 {{- include "ranklaunch.wrongContainers" (dict "values" .Values "main" (include "ranklaunch.container" .) "volumes" $volumes) }}
 {{- $refused := dict "RANKLAUNCH_GRACE_S" "made from lifecycle.gracePeriodSeconds; set that, or env.RANKLAUNCH_GRACE_S" }}
-{{- range include "ranklaunch.derived" . | splitList " " }}
-{{- $_ := set $refused (printf "RANKLAUNCH_%s" .) "it follows from other values; set those" }}
+{{- range $name, $from := (.Files.Get "keys.json" | fromJson).variables.derived }}
+{{- $_ := set $refused $name (printf "made from %s; set that" $from) }}
 {{- end }}
-{{- if .Values.muster.secretName }}
-{{- $_ := set $refused "RANKLAUNCH_SECRET" "that of muster.secretName; leave one of the two out" }}
+{{- range $name, $path := include "ranklaunch.setByValues" . | fromYaml }}
+{{- $_ := set $refused $name (printf "that of %s; leave one of the two out" $path) }}
 {{- end }}
 {{- if eq .Values.engine "trainjob" }}
-{{- range list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT" }}
+{{- range include "ranklaunch.ofTrainer" . | splitList " " }}
 {{- $_ := set $refused . "Kubeflow Trainer's own" }}
 {{- end }}
 {{- end }}
@@ -423,6 +481,7 @@ lifecycle.ttlSeconds: {{ ne (int .lifecycle.ttlSeconds) 86400 }}
 lifecycle.gracePeriodSeconds: {{ ne (int .lifecycle.gracePeriodSeconds) 60 }}
 network.rdma.resource: {{ not (empty .network.rdma.resource) }}
 network.rdma.count: {{ ne (int .network.rdma.count) 1 }}
+metrics.podMonitor: {{ .metrics.podMonitor }}
 {{- end -}}
 {{- end -}}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ranklaunch.cli import options
@@ -40,7 +40,10 @@ PATHS: dict[str, str] = {
     "--partition": "slurm.partition",
 }
 KEYS = dict(keys.every(JobSpec))
-VALUES = Option("--values", "values", "values as YAML or JSON (docs/spec-values.md); options come before them", "FILE")
+VALUES = Option(
+    "--values", "values", "values as YAML or JSON (docs/spec-values.md); may be repeated: a later file goes before an earlier one, and "
+    "options before all", "FILE",
+)  # fmt: skip
 IMAGE = Option("--image", "image", "image of the container, with tag or digest [image]")
 ENV = Option("--env", "env", "a variable of the environment; may be repeated [env]", "NAME=VALUE")
 SET = Option("--set", "set", "any other value, lists and maps as JSON; may be repeated", "KEY=VALUE")
@@ -74,19 +77,21 @@ def of_values(kind: str, values: Mapping[str, object]) -> JobSpec:
     """Return the job's specification of nested values alone. Raises ConfigError with every problem found."""
     reading = Values()
     spec = reading.spec({**values, "engine": kind})
-    _check(reading.problems, spec)
+    _check([*_of_engine(kind, values, ()), *reading.problems], spec)
     return spec
 
 
 def unknown_kind(kind: str) -> str:
     """Return the message about a KIND that does not exist."""
-    return f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}{nearest(kind, KINDS)}"
+    return f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}{familiar.word('engine', kind, KINDS)}"
 
 
 def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
     """Return the nested values, the option behind each value of the command line, and the problems."""
     last = dict(given)
-    values = _read(last[VALUES.value]) if last.get(VALUES.value) else {}
+    values: dict[str, Any] = {}
+    for path in filter(None, _every(VALUES, given)):
+        values = _merged(values, _read(path))
     sources: dict[str, str] = {}
     problems: list[Problem] = []
     pairs = [(f"option {name}", path, last[path]) for name, path in PATHS.items() if path in last]
@@ -94,6 +99,7 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
         whole = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # those of the file's image go with it
         pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
     pairs += _pairs_set(_every(SET, given), problems)
+    problems += _of_engine(kind, values, pairs)
     for source, path, text in pairs:
         _put(values, path, _of_option(source, path, text, problems))
         sources[path] = source
@@ -115,6 +121,17 @@ def _pairs_set(words: Iterable[str], problems: list[Problem]) -> list[tuple[str,
             why = f"unknown key{_hint(path)}" if equals else "expected KEY=VALUE"
             problems.append(Problem(f"option --set {word!r}: {why}", True))
     return pairs
+
+
+def _of_engine(kind: str, values: Mapping[str, object], pairs: Iterable[tuple[str, str, str]]) -> Iterator[Problem]:
+    """Yield a problem for each engine that is not the command's KIND, and of a file for one that does not exist."""
+    for source, path, text in pairs:
+        if path == "engine" and text != kind:
+            yield Problem(f"{source}={text!r}: the engine is KIND, the word after spec, here {kind}; leave it out", True)
+    named = values.get("engine")
+    if named is not None and named not in KINDS:
+        hint = familiar.word("engine", str(named), KINDS)
+        yield Problem(f"engine={named!r}: expected one of {', '.join(KINDS)}{hint}")
 
 
 def _hint(path: str) -> str:
@@ -143,6 +160,13 @@ def _put(values: dict[str, Any], path: str, value: object) -> None:
             return  # what the file has there is no map, which is told when it is read
         values = below
     values[name] = value
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """Return what two files say together, as Helm merges them: maps by their keys, all else whole."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return {**below, **{name: _merged(below.get(name), value) for name, value in above.items()}}
 
 
 def _put_env(values: dict[str, Any], words: list[str], problems: list[Problem]) -> None:

@@ -10,8 +10,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from ranklaunch.ends import exceptions, records
-from ranklaunch.ends.records import Record
+from ranklaunch.ends import exceptions
+from ranklaunch.ends.model import EXCEPTION, EXIT, LAUNCHER, Record, program_of, rank_number
 from ranklaunch.processes.records import Records
 from ranklaunch.redact import redact
 from ranklaunch.system import tree
@@ -79,15 +79,15 @@ class Recorded:
         return fields
 
     def _take(self, record: Record, process: Identity) -> None:
-        if record.kind == records.LAUNCHER:
+        if record.kind == LAUNCHER:
             argv = [word[:MOST_WORD] for word in redact.argv(record.argv[:MOST_WORDS])]
             self._launchers[process] = {"name": record.launcher, "pid": process.pid, "argv": argv}
-        elif record.kind == records.EXIT:
+        elif record.kind == EXIT:
             self._codes[process] = record.code
-        elif record.kind == records.EXCEPTION:
+        elif record.kind == EXCEPTION:
             self._take_exception(record, process)
-        elif (rank := records.rank_number(record.variables)) is not None and record.parent:
-            program = records.program(redact.argv(record.argv)).rpartition("/")[2][-MOST_NAME:]
+        elif (rank := rank_number(record.variables)) is not None and record.parent:
+            program = program_of(redact.argv(record.argv)).rpartition("/")[2][-MOST_NAME:]
             parent = Identity(record.parent.pid, record.parent.start)
             self._heads.setdefault(rank, []).append(_Head(process, parent, program, record.launcher))
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.processes.children import LAUNCHER, Child
+from ranklaunch.supervise.context import Companion
 from ranklaunch.supervise.ending import decoded
-from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import disk, tree
 from ranklaunch.system.bounded import LOOK_S, Apart
 from ranklaunch.system.signals import name_of

@@ -16,9 +16,18 @@ from typing import NamedTuple, Optional, Protocol
 from ranklaunch import errors, showing
 from ranklaunch.diagnose import failures
 from ranklaunch.diagnose.failures import AFTER_S, Failed
-from ranklaunch.ends import exceptions, records
-from ranklaunch.ends.model import BELOW, DAEMON, NodeEnds, OtherProcess, RankEnd
-from ranklaunch.ends.records import Record
+from ranklaunch.ends import exceptions
+from ranklaunch.ends.model import (
+    BELOW,
+    DAEMON,
+    EXCEPTION,
+    LAUNCHER,
+    RANK,
+    NodeEnds,
+    OtherProcess,
+    RankEnd,
+    Record,
+)
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
@@ -490,7 +499,7 @@ def _explanation(record: Record, rule: RecordRule, end: RankEnd, node: int) -> E
 
 def last_exception(written: Iterable[Record], *sources: str) -> Record | None:
     """Return the last exception record from main, thread or process, as `sources` name them."""
-    raised = [each for each in written if each.kind == records.EXCEPTION and each.chain and each.where in sources]
+    raised = [each for each in written if each.kind == EXCEPTION and each.chain and each.where in sources]
     return raised[-1] if raised else None
 
 
@@ -506,7 +515,7 @@ def _processes_below(of: Ended) -> Iterator[OtherProcess]:
     only program of a node.
     """
     for process in of.others:
-        if any(each.kind == records.LAUNCHER for each in process.records):
+        if any(each.kind == LAUNCHER for each in process.records):
             continue
         is_named = of.alone if process.rank is None else process.rank == of.end.rank
         if any(_is_top(of.end, each) for each in process.records) or (is_named and not any(each.top for each in process.records)):
@@ -515,7 +524,7 @@ def _processes_below(of: Ended) -> Iterator[OtherProcess]:
 
 def _programs(of: Ended) -> Iterator[OtherProcess]:
     """Yield the heads of a rank whose own process is a shell."""
-    yield from (each for each in of.others if any(record.kind == records.RANK and _is_top(of.end, record) for record in each.records))
+    yield from (each for each in of.others if any(record.kind == RANK and _is_top(of.end, record) for record in each.records))
 
 
 def _is_top(end: RankEnd, record: Record) -> bool:
@@ -527,7 +536,7 @@ def _nested(of: Ended) -> Iterator[OtherProcess]:
     exception names the top of the rank."""
     launchers = {(process.pid, process.start) for process in of.others if any(_is_top(of.end, record) for record in process.records)}
     for process in of.others:
-        if any(each.kind == records.RANK and each.parent and each.parent.key in launchers for each in process.records):
+        if any(each.kind == RANK and each.parent and each.parent.key in launchers for each in process.records):
             yield process
 
 
@@ -595,7 +604,7 @@ def _before(end: RankEnd, node: NodeEnds, known: Known, *, asked: bool) -> str:
     """Return the failure of a rank before the stop, "" for none: a recorded exception, or an error
     in its output, maybe caught."""
     for record in end.records:
-        if record.kind == records.EXCEPTION and record.at < node.ending.at and not after_stop(record, end):
+        if record.kind == EXCEPTION and record.at < node.ending.at and not after_stop(record, end):
             line = exceptions.shown(exceptions.bare_line_of(record.chain))
             thread = record.thread or "without a name"
             return f"its thread {thread} had failed: {line}" if record.where == "thread" else f"it had raised: {line}"

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
-from ranklaunch.ends import host_lines, records
+from ranklaunch.ends import host_lines
 from ranklaunch.ends.model import (
     BELOW,
     DAEMON,
@@ -22,13 +22,15 @@ from ranklaunch.ends.model import (
     NodeFacts,
     Outputs,
     RankEnd,
+    Record,
     RestartSettings,
     Sent,
     Stop,
     Tail,
+    record_order,
+    record_without_secrets,
     with_records,
 )
-from ranklaunch.ends.records import Record
 from ranklaunch.env.job import Node
 from ranklaunch.output.pipe import TAIL
 from ranklaunch.plan.model import Plan, RankOutputs
@@ -75,10 +77,10 @@ def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
     until = time.monotonic() + RECORDS_S
     own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
     by_process: dict[tuple[int, int], list[Record]] = {}
-    for record in sorted(own, key=records.order):
+    for record in sorted(own, key=record_order):
         kept = by_process.setdefault(record.process, [])
         if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
-            kept.append(records.hidden(replace(record, at=wall(record.monotonic))))
+            kept.append(record_without_secrets(replace(record, at=wall(record.monotonic))))
     return with_records(node, {process: each for process, each in by_process.items() if each})
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ranklaunch import errors, showing
-from ranklaunch.ends.records import Frame, Raised, Record
+from ranklaunch.ends.model import Frame, Raised, Record
 
 MOST_LINE = 300  # characters
 MOST_MESSAGE = 200

@@ -26,7 +26,7 @@ from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
 from ranklaunch.processes.children import UNJUDGED, Child
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.plugins import Companion
+from ranklaunch.supervise.context import Companion
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Ending
 

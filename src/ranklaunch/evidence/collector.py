@@ -14,7 +14,7 @@ from typing import Any
 
 from ranklaunch import errors
 from ranklaunch.ends import exceptions
-from ranklaunch.ends.records import EXCEPTION, RANK, order, rank_number
+from ranklaunch.ends.model import EXCEPTION, RANK, rank_number, record_order
 from ranklaunch.evidence import dumps, flight, processes, ras, stack_signals, stacks, tools
 from ranklaunch.evidence.all_nodes import GONE
 from ranklaunch.evidence.folder import Folder, reason
@@ -172,7 +172,7 @@ class _Taking:
         heads = {record.process: rank_number(record.variables) for record in found if record.kind == RANK}
         heads.update({process: rank for rank, process in self._order.ranks.items()})
         listed = []
-        for record in sorted((record for record in found if record.kind == EXCEPTION), key=order)[-MOST_EXCEPTIONS:]:
+        for record in sorted((record for record in found if record.kind == EXCEPTION), key=record_order)[-MOST_EXCEPTIONS:]:
             text, rank = exceptions.shown(exceptions.line(record)), heads.get(record.process)
             listed.append({
                 "rank": heads.get(record.process, self._rank_of.get(record.pid)), "pid": record.pid, "at": round(record.at, 3),

@@ -16,7 +16,7 @@ from ranklaunch.hangs.sampler import Sampler, traffic
 from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.output.pipe import Output
 from ranklaunch.processes.children import LEADING
-from ranklaunch.supervise.plugins import Companion
+from ranklaunch.supervise.context import Companion
 from ranklaunch.system.tree import Hearing, Identity
 from ranklaunch.verdict import folders
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ranklaunch.hangs.slow_job import Slowness
 from ranklaunch.hangs.steps import Saves, Step, StepReader, Steps, step_reader
 from ranklaunch.output.pipe import Output
-from ranklaunch.supervise.plugins import Companion
+from ranklaunch.supervise.context import Companion
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt

@@ -8,8 +8,8 @@ from dataclasses import replace
 from operator import attrgetter
 
 from ranklaunch import errors
-from ranklaunch.ends import exceptions, records
-from ranklaunch.ends.records import Record
+from ranklaunch.ends import exceptions
+from ranklaunch.ends.model import EXCEPTION, RANK, Record
 from ranklaunch.hangs.frames import MOST_OF_TRACEBACK
 from ranklaunch.hangs.suspicion import Raised, Suspect
 from ranklaunch.plan.model import Plan
@@ -35,9 +35,9 @@ class Uncaught:
         """Return the exceptions of ranks that live, the newest first. ranks: their processes. now: monotonic seconds."""
         for record in self._files.new(MOST_S):
             process = Identity(*record.process)
-            if record.kind == records.RANK and record.top:
+            if record.kind == RANK and record.top:
                 self._tops[process] = Identity(record.top.pid, record.top.start)
-            elif record.kind == records.EXCEPTION and record.where in ("main", "thread"):
+            elif record.kind == EXCEPTION and record.where in ("main", "thread"):
                 before = self._raised.get(process)
                 self._raised[process] = before if before and before.where == "main" and record.where == "thread" else record
         return sorted(self._of(ranks, now), key=attrgetter("silent_s"))

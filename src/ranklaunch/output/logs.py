@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.output.console import Terminal
-from ranklaunch.output.pipe import Output, PipeReader, Sink, hold_up
-from ranklaunch.output.times import Times
+from ranklaunch.output.pipe import Output, PipeReader, Sink, Times, hold_up
 from ranklaunch.plan.model import PROGRAM, Plan, Process, RankLog, RankOutputs
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import disk

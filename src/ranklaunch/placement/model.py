@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ranklaunch.ends import records
-from ranklaunch.ends.records import Record
+from ranklaunch.ends.model import EXCEPTION, EXIT, Record
 
 Key = tuple[int, int]  # pid and start (clock ticks since boot): one process for good
 OURS = "ranklaunch"
@@ -110,10 +109,10 @@ def has_rank(variables: Mapping[str, str]) -> bool:
 def raised_code(records_of: Iterable[Record]) -> int | None:
     """Return the exit code that records of one process tell: of an exit record, or 1 after an exception of the main thread."""
     found = [*records_of]
-    codes = [record.code for record in found if record.kind == records.EXIT]
+    codes = [record.code for record in found if record.kind == EXIT]
     if codes:
         return codes[-1]
-    return 1 if any(record.kind == records.EXCEPTION and record.where == "main" for record in found) else None
+    return 1 if any(record.kind == EXCEPTION and record.where == "main" for record in found) else None
 
 
 def _number(variables: Mapping[str, str], name: str) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ranklaunch import errors
 from ranklaunch.adapters.launchers.shared.starters import file_of
 from ranklaunch.ends import exceptions
-from ranklaunch.ends.records import Record
+from ranklaunch.ends.model import Record
 from ranklaunch.env.features import PROGRAM, WAIT
 from ranklaunch.env.job import SHELLS
 from ranklaunch.errors import ConfigError, WaitError

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from ranklaunch.ends import records
-from ranklaunch.ends.records import Record
+from ranklaunch.ends.model import LAUNCHER, RANK, Record
 from ranklaunch.env.parse import is_loopback
 from ranklaunch.env.settings import HEAD_IS_PROGRAM, RANK_HEAD
 from ranklaunch.placement import model
@@ -44,9 +43,9 @@ class Placed:
     def look(self, seconds: float = 60.0) -> None:
         """Read new records, for so long at most."""
         for record in self._files.new(seconds):
-            if record.kind == records.LAUNCHER:
+            if record.kind == LAUNCHER:
                 self._launchers[record.process] = model.launcher(record)
-            elif record.kind != records.RANK:
+            elif record.kind != RANK:
                 self._ends.setdefault(record.process, []).append(record)
             elif (found := model.head(record)) is not None:
                 self._heads[record.process] = found

@@ -9,17 +9,25 @@ import os
 import time
 from collections.abc import Iterator
 
-from ranklaunch.ends import records
-from ranklaunch.ends.records import MOST_BYTES, MOST_FILES, Record
+from ranklaunch.ends.model import (
+    EXCEPTION,
+    EXIT,
+    LAUNCHER,
+    MOST_RECORD_BYTES,
+    MOST_RECORD_FILES,
+    RANK,
+    Record,
+    parse_record,
+)
 from ranklaunch.env.settings import BELOW, RECORDS_DIR
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.record import write_file
 from ranklaunch.system import disk, tree
 from ranklaunch.verdict import folders
 
-MOST_NAMES = 4 * MOST_FILES  # that are looked at, in a folder with other files in it
+MOST_NAMES = 4 * MOST_RECORD_FILES  # that are looked at, in a folder with other files in it
 MOST_TOTAL = 16 * 1024 * 1024  # bytes of all files
-ORDER = {records.LAUNCHER: 0, records.RANK: 1, records.EXIT: 2, records.EXCEPTION: 3}  # in which they are read
+ORDER = {LAUNCHER: 0, RANK: 1, EXIT: 2, EXCEPTION: 3}  # in which they are read
 
 
 class Records:
@@ -29,7 +37,7 @@ class Records:
         self.folder = folder
         self._known: set[str] = set()  # names
         self._waiting: list[str] = []  # known names whose files are to be read, the next one last
-        self._left = MOST_FILES
+        self._left = MOST_RECORD_FILES
         self._bytes_left = MOST_TOTAL
 
     def new(self, seconds: float = 60.0) -> Iterator[Record]:
@@ -43,9 +51,9 @@ class Records:
         while self._waiting and self._left > 0 and self._bytes_left > 0 and time.monotonic() < until:
             name = self._waiting.pop()
             self._left -= 1
-            data = disk.own_file(os.path.join(self.folder, name), MOST_BYTES)
+            data = disk.own_file(os.path.join(self.folder, name), MOST_RECORD_BYTES)
             self._bytes_left -= len(data or b"")
-            record = records.parse(name, data) if data is not None else None
+            record = parse_record(name, data) if data is not None else None
             if record:
                 yield record
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ranklaunch.ends import exceptions, records
-from ranklaunch.ends.records import Record
+from ranklaunch.ends import exceptions
+from ranklaunch.ends.model import LAUNCHER, MOST_RECORD_FILES, RANK, Record, rank_number
 from ranklaunch.report import checked
 from ranklaunch.report.model import Raised
 
@@ -18,9 +18,9 @@ def of_records(found: Iterable[Record], shift: Mapping[int, float]) -> tuple[Rai
     starts: dict[Process, Record] = {}
     raised: list[Record] = []
     for record in found:
-        if record.kind in (records.RANK, records.LAUNCHER):
+        if record.kind in (RANK, LAUNCHER):
             starts[_process(record)] = record
-        elif record.chain and len(raised) < records.MOST_FILES:
+        elif record.chain and len(raised) < MOST_RECORD_FILES:
             raised.append(record)
     made = [_raised(record, starts.get(_process(record)), shift.get(record.node, 0.0)) for record in raised]
     return tuple(sorted(made, key=lambda each: (bool(each.launcher), each.at, each.node, each.pid))[:MOST])
@@ -32,8 +32,8 @@ def _process(record: Record) -> Process:
 
 def _raised(record: Record, start: Record | None, shift: float) -> Raised:
     """start: the record that the process wrote at its start."""
-    launcher = start.launcher if start and start.kind == records.LAUNCHER else ""
-    rank = records.rank_number(start.variables) if start and not launcher else None
+    launcher = start.launcher if start and start.kind == LAUNCHER else ""
+    rank = rank_number(start.variables) if start and not launcher else None
     return Raised(
         record.node, rank, record.pid, round(record.at + shift, 3), record.where,
         checked.text(record.thread, 80) if record.where == "thread" else "", launcher,

@@ -12,8 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from ranklaunch.ends import records
-from ranklaunch.ends.records import Record
+from ranklaunch.ends.model import (
+    EXCEPTION,
+    EXIT,
+    MOST_RECORD_BYTES,
+    MOST_RECORD_FILES,
+    Record,
+    kind_of_file,
+    parse_record,
+    process_of_file,
+)
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import NOTHING
 from ranklaunch.logs.written import Point, Written
@@ -194,22 +202,22 @@ class Reader:
             yield from self._records(os.path.join(top, node))
 
     def _records(self, below: str) -> Iterator[Record]:
-        names = sorted(filter(records.kind_of, self._names(below) or ()))
-        raised = {records.process_of(name) for name in names if records.kind_of(name) == records.EXCEPTION}
-        wanted = [name for name in names if records.kind_of(name) != records.EXIT and records.process_of(name) in raised]
-        if len(wanted) > records.MOST_FILES:
-            self.trouble(f"{below}: {len(wanted)} records of exceptions; {records.MOST_FILES} of them were read")
-        for name in wanted[: records.MOST_FILES]:
+        names = sorted(filter(kind_of_file, self._names(below) or ()))
+        raised = {process_of_file(name) for name in names if kind_of_file(name) == EXCEPTION}
+        wanted = [name for name in names if kind_of_file(name) != EXIT and process_of_file(name) in raised]
+        if len(wanted) > MOST_RECORD_FILES:
+            self.trouble(f"{below}: {len(wanted)} records of exceptions; {MOST_RECORD_FILES} of them were read")
+        for name in wanted[:MOST_RECORD_FILES]:
             if self._record_bytes <= 0:
                 self.trouble(f"{below}: records of exceptions are left out: all of them have more than {RECORDS >> 20} MB")
                 return
             try:
                 with self._open(os.path.join(below, name)) as file:
-                    data = file.read(records.MOST_BYTES + 1)
+                    data = file.read(MOST_RECORD_BYTES + 1)
             except (OSError, ValueError, ConfigError):  # a link or a FIFO among them is no record
                 continue
             self._record_bytes -= len(data) + LEAST_RECORD
-            record = records.parse(name, data)
+            record = parse_record(name, data)
             if record:
                 yield record
 

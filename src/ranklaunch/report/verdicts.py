@@ -10,7 +10,7 @@ from ranklaunch.fields import NOTHING
 from ranklaunch.report import checked
 from ranklaunch.report.checked import each_of, field, filled, mapping
 from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect, SuspectHost
-from ranklaunch.verdict import endings
+from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import MOST_RULES
 from ranklaunch.verdict.model import Culprit as Judged
 
@@ -45,7 +45,7 @@ def sent(victims: object) -> dict[str, str]:
 
 
 def _meaning(found: Culprit) -> str:
-    return endings.meaning(Judged(0, None, None, found.exit_code or 0, found.signal or None, found.out_of_memory, ()))
+    return blame.meaning(Judged(0, None, None, found.exit_code or 0, found.signal or None, found.out_of_memory, ()))
 
 
 def because(value: object) -> tuple[str, ...]:

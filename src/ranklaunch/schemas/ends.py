@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.ends.model import JobFacts, MemoryKills, OtherProcess, RankEnd, Stop
-from ranklaunch.ends.records import Process, Raised, Record
+from ranklaunch.ends.model import JobFacts, MemoryKills, OtherProcess, Process, Raised, RankEnd, Record, Stop
 from ranklaunch.verdict.model import Because, Culprit, Suspect
 
 

@@ -10,7 +10,9 @@ from ranklaunch.errors import nearest
 from ranklaunch.specs.rules import rules
 
 # What means something else in each group.
-AMBIGUOUS = {"count", "enabled", "kind", "label", "name", "resource", "secretname", "source"}
+AMBIGUOUS = {
+    "action", "count", "enabled", "file", "kind", "label", "name", "port", "resource", "rules", "seconds", "secretname", "signal", "source",
+}  # fmt: skip
 # Names in other charts, engines and launchers, without case, dashes and underscores, each with the advice about it.
 FAMILIAR: Mapping[str, str] = {name: advice for advice, names in rules()["familiar"].items() for name in names.split()}
 
@@ -27,6 +29,12 @@ def hint(path: str, known: Iterable[str], legal: Iterable[str] = ()) -> str:
         return f", did you mean '{places[near[0]]}'?"
     near = difflib.get_close_matches(name, FAMILIAR, n=1, cutoff=0.8)
     return f"; here it is {FAMILIAR[near[0]]}" if near else nearest(name, legal)
+
+
+def word(path: str, value: str, legal: Iterable[str]) -> str:
+    """Return what follows a word that a key does not know: the one that other tools call so, or the nearest."""
+    meant = next((ours for ours, theirs in rules()["meant"].get(path, {}).items() if value.lower() in theirs.split()), "")
+    return f", did you mean '{meant}'?" if meant else nearest(value, legal)
 
 
 def meant(name: str, known: Iterable[str]) -> str:

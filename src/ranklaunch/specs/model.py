@@ -129,11 +129,46 @@ class Restart:
         "", "what the loss of a pod to the cluster does; restart: the whole job; empty: restart where maxRestarts is above 0",
         "", "restart", "fail",
     )  # fmt: skip
+    in_place: int = whole(
+        0, 0, 1_000_000, "how often all ranks start again in the same pods without progress, as RANKLAUNCH_MAX_RESTARTS; maxRestarts makes "
+        "new pods; 0: never",
+    )  # fmt: skip
 
     @property
     def after_eviction(self) -> bool:
         """Whether the whole job is then started anew."""
         return bool(self.max_restarts) and self.on_eviction != "fail"
+
+
+@dataclass(frozen=True)
+class Hang:
+    action: str = text(
+        "", "what is done where no rank moves, as RANKLAUNCH_HANG; restart needs inPlace; empty: observe", "", "observe", "stop", "restart",
+        "off",
+    )  # fmt: skip
+    seconds: int = whole(0, 0, 10_000_000, "seconds without a sign of life until then, as RANKLAUNCH_HANG_S; 0: 300")
+
+
+@dataclass(frozen=True)
+class Save:
+    signal: str = text("", "signal by which ranks are asked to save, as RANKLAUNCH_SAVE_SIGNAL; empty: none", "", "USR1", "USR2", "TERM")
+    file: str = text("", "file that is touched where ranks are asked to save, as RANKLAUNCH_SAVE_FILE", pattern=keys.PATH)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    enabled: bool = flag(False, "each pod serves metrics of the run, and /healthz and /readyz")
+    port: int = whole(9400, 1, 65535, "port of the metrics")
+    pod_monitor: bool = flag(False, "make a PodMonitor, by which the Prometheus Operator finds the pods")
+    rules: bool = flag(False, "make a PrometheusRule with alerts: hang, slow, restarts, failed")
+
+
+@dataclass(frozen=True)
+class NetworkPolicy:
+    enabled: bool = flag(
+        False, "make a NetworkPolicy: pods of the run reach each other by every port, others reach that of the metrics alone"
+    )
+    metrics_namespaces: tuple[str, ...] = texts("namespaces whose pods may read the metrics; empty: all", pattern=keys.LABEL)
 
 
 @dataclass(frozen=True)
@@ -153,7 +188,8 @@ class Security:
     )
     read_only_root_filesystem: bool = flag(
         False,
-        "the image's files cannot be changed; /tmp is an emptyDir then, and env.RANKLAUNCH_LOG_DIR names a place for logs",
+        "the image's files cannot be changed; /tmp is an emptyDir then, and has the logs, which go with the pod, unless "
+        "env.RANKLAUNCH_LOG_DIR or envFrom names a volume",
     )
     capabilities: tuple[str, ...] = texts("capabilities to add; all others are dropped", pattern=keys.CAPABILITY)
 
@@ -284,6 +320,10 @@ class JobSpec:
     rank_table: RankTable = group(RankTable)
     scheduling: Scheduling = group(Scheduling)
     restart: Restart = group(Restart)
+    hang: Hang = group(Hang)
+    save: Save = group(Save)
+    metrics: Metrics = group(Metrics)
+    network_policy: NetworkPolicy = group(NetworkPolicy)
     lifecycle: Lifecycle = group(Lifecycle)
     security: Security = group(Security)
     mpi: Mpi = group(Mpi)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ranklaunch.env.settings import BY_MPI, MUSTER_PORT
+from ranklaunch.specs import keys
 from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
 COMMAND = ["ranklaunch", "run", "--"]
@@ -40,6 +41,17 @@ DERIVED: Mapping[str, str] = {
     "RANKLAUNCH_LAUNCHER_AS_WORKER": "mpi.launcherAsWorker",
     "RANKLAUNCH_JOB_UID": "the pod; or muster.secretName",
 }
+# Variables of ranklaunch that a value sets where it is given, and `env` elsewhere.
+SET_BY: Mapping[str, str] = {
+    "RANKLAUNCH_MAX_RESTARTS": "restart.inPlace",
+    "RANKLAUNCH_HANG": "hang.action",
+    "RANKLAUNCH_HANG_S": "hang.seconds",
+    "RANKLAUNCH_SAVE_SIGNAL": "save.signal",
+    "RANKLAUNCH_SAVE_FILE": "save.file",
+    "RANKLAUNCH_METRICS_PORT": "metrics.enabled",
+    "RANKLAUNCH_SECRET": "muster.secretName",
+}
+LOGS_IN_TMP = "/tmp/ranklaunch-logs"  # of pods whose root cannot be written
 # Where the engine counts restarts, in the names of the downward API.
 RESTARTS: Mapping[str, str] = {
     "volcano": "metadata.annotations['volcano.sh/job-retry-count']",
@@ -85,6 +97,12 @@ def environment(spec: JobSpec, task: str = "") -> list[dict[str, str]]:
     return made + [{"name": name, "value": spec.env[name]} for name in sorted(spec.env)]
 
 
+def set_by_values(spec: JobSpec) -> dict[str, str]:
+    """Return the variables that values which are given set, with the paths of these."""
+    values = {path: value for path, value, _ in keys.given(spec)}
+    return {name: path for name, path in SET_BY.items() if values[path]}
+
+
 def has_several_nodes(spec: JobSpec) -> bool:
     return spec.nodes + spec.tf.ps + launchers_alone(spec) > 1
 
@@ -124,6 +142,13 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
     yield "RANKLAUNCH_RANK_TABLE", table_path(spec)
     yield "RANK_TABLE_FILE", _table_of_modelarts(spec)
     yield "RANKLAUNCH_TASK", task
+    yield "RANKLAUNCH_HANG", spec.hang.action
+    yield "RANKLAUNCH_HANG_S", str(spec.hang.seconds or "")
+    yield "RANKLAUNCH_LOG_DIR", LOGS_IN_TMP if logs_go_to_tmp(spec) else ""
+    yield "RANKLAUNCH_MAX_RESTARTS", str(spec.restart.in_place or "")
+    yield "RANKLAUNCH_METRICS_PORT", str(spec.metrics.port) if spec.metrics.enabled else ""
+    yield "RANKLAUNCH_SAVE_FILE", spec.save.file
+    yield "RANKLAUNCH_SAVE_SIGNAL", spec.save.signal
     yield "RANKLAUNCH_LAUNCHER_AS_WORKER", str(spec.mpi.launcher_as_worker).lower() if spec.engine == "mpijob" else ""
 
 
@@ -158,11 +183,12 @@ def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "RANKLAUNCH_MASTER_ADDR", form.format(name=spec.name, i=0)
 
 
-def ports(spec: JobSpec) -> dict[str, int]:
+def ports(spec: JobSpec, with_metrics: bool = True) -> dict[str, int]:
     """An AscendJob's leader is behind a Service that lets these through alone. The operator knows that of the rendezvous by its name."""
     network = spec.network
     muster = network.muster_port or MUSTER_PORT.default
-    return {"ascendjob-port": network.master_port or ASCEND_PORT, "muster": muster} if spec.engine == "acjob" else {}
+    of_leader = {"ascendjob-port": network.master_port or ASCEND_PORT, "muster": muster} if spec.engine == "acjob" else {}
+    return {**of_leader, **({"metrics": spec.metrics.port} if spec.metrics.enabled and with_metrics else {})}
 
 
 def table_path(spec: JobSpec) -> str:
@@ -247,6 +273,12 @@ def mounts(spec: JobSpec) -> list[Mapping[str, Any]]:
 def needs_tmp(spec: JobSpec) -> bool:
     """Where the root cannot be written, and no volume of the user's is there."""
     return spec.security.read_only_root_filesystem and "/tmp" not in [mount.get("mountPath") for mount in spec.volume_mounts]
+
+
+def logs_go_to_tmp(spec: JobSpec) -> bool:
+    """Return True where the root cannot be written and nothing says where logs go. What envFrom brings is not known here."""
+    given = {*spec.env, *(str(each.get("name")) for each in spec.extra_env)}
+    return spec.security.read_only_root_filesystem and not spec.env_from and not given & {"RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"}
 
 
 def config_map(spec: JobSpec) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.specs import keys, refuse_kubernetes, slurm
+from ranklaunch.specs import keys, refuse_kubernetes, slurm, variables
 from ranklaunch.specs import rules as table
 from ranklaunch.specs.image import what_is_wrong
 from ranklaunch.specs.model import BY_SCRIPT, OF_KUBERNETES, JobSpec
 from ranklaunch.specs.places import clouds, hpc
-from ranklaunch.specs.pod import DERIVED, POOL_FLAVORS, environment, flavor
+from ranklaunch.specs.pod import DERIVED, POOL_FLAVORS, environment, flavor, set_by_values
 
 MOST_BYTES_OF_VARIABLE = 128 * 1024
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
@@ -41,8 +41,9 @@ def _extra_devices(spec: JobSpec) -> Iterator[str]:
 def _environment(spec: JobSpec) -> Iterator[str]:
     for name in sorted(set(spec.env) & set(DERIVED)):
         yield f"env.{name}: made from {DERIVED[name]}; set that"
-    if spec.muster.secret_name and "RANKLAUNCH_SECRET" in spec.env:
-        yield "env.RANKLAUNCH_SECRET: that of muster.secretName; leave one of the two out"
+    for name, path in set_by_values(spec).items():
+        if name in spec.env:
+            yield f"env.{name}: that of {path}; leave one of the two out"
     grace = spec.env.get("RANKLAUNCH_GRACE_S")
     if grace is not None and not spec.trainer.runtime:  # whose pod has a period of its own
         yield from _grace(grace, spec.lifecycle.grace_period_seconds)
@@ -70,7 +71,7 @@ def _restart(spec: JobSpec) -> Iterator[str]:
 
 
 # A text is the name of a list in rules.json.
-COMMON = (table.no_place, "program", _image, "devices", _extra_devices, _environment, _size, "method", _restart)
+COMMON = (table.no_place, "program", _image, "devices", _extra_devices, _environment, variables.problems, _size, "method", _restart)
 
 
 # Others than those of Kubernetes

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ranklaunch.env.settings import MUSTER_PORT
 from ranklaunch.specs import keys
 from ranklaunch.specs.kubernetes import check, containers
 from ranklaunch.specs.model import JobSpec
@@ -71,9 +72,14 @@ def _ports(spec: JobSpec) -> Iterator[str]:
     for name, port in (("sshPort", network.ssh_port), ("masterPort", network.master_port), ("musterPort", network.muster_port)):
         if 0 < port < 1024 and spec.security.run_as_user:
             yield f"network.{name}={port}: expected 1024 or more, for security.runAsUser={spec.security.run_as_user} is not root"
+    metrics = spec.metrics.port if spec.metrics.enabled else 0
+    if 0 < metrics < 1024 and spec.security.run_as_user:
+        yield f"metrics.port={metrics}: expected 1024 or more, for security.runAsUser={spec.security.run_as_user} is not root"
     given = [port for port in (network.ssh_port, network.master_port, network.muster_port) if port]
     if len(set(given)) < len(given):
         yield "network.masterPort, network.musterPort, network.sshPort: expected different ports"
+    if metrics and metrics in (*given, *ports(spec, with_metrics=False).values(), MUSTER_PORT.default):
+        yield f"metrics.port={metrics}: expected another port than those of network"
 
 
 def _shapes(spec: JobSpec) -> Iterator[str]:
@@ -172,7 +178,7 @@ def _affinity(spec: JobSpec) -> Iterator[str]:
 # A text is the name of a list in rules.json.
 OF_EACH = (
     _affinity, _name, "labels", _labels, _resources, "hosts", _ports, _shapes, _volumes, _pull_secrets, _security, _hosts_own, _tolerations,
-    "rank_table", _rank_table, _pods, _code_limit,
+    "monitoring", "rank_table", _rank_table, _pods, _code_limit,
 )  # fmt: skip
 
 
@@ -195,7 +201,7 @@ def _of_pod(spec: JobSpec) -> Iterator[str]:
     starts = (
         "envFrom", "workingDir", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.", "scheduling.", "restart.",
         "security.", "serviceAccountName", "image.pull", "lifecycle.ttlSeconds", "lifecycle.gracePeriodSeconds", "initContainers",
-        "extraContainers", "podTemplate",
+        "extraContainers", "podTemplate", "metrics.podMonitor",
     )  # fmt: skip
     for path, value, key in keys.given(spec):
         if path.startswith(starts) and path != "scheduling.kueueQueue" and value != key.default:
@@ -208,8 +214,9 @@ def _mpijob(spec: JobSpec) -> Iterator[str]:
 
 
 def _acjob(spec: JobSpec) -> Iterator[str]:
-    if len(set(ports(spec).values())) < len(ports(spec)):
-        taken = " and ".join(f"{port} ({name})" for name, port in ports(spec).items())
+    own = ports(spec, with_metrics=False)
+    if len(set(own.values())) < len(own):
+        taken = " and ".join(f"{port} ({name})" for name, port in own.items())
         yield f"network.masterPort, network.musterPort: expected different ports, found {taken}"
     yield from (f"podTemplate.{name}: an AscendJob's definition has none" for name in NOT_OF_ASCEND_JOBS if name in spec.pod_template)
     stays = [*spec.extra_containers, *(each for each in spec.init_containers if each.get("restartPolicy"))]

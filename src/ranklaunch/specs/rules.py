@@ -5,9 +5,11 @@ front means all others.
 
 - `no_place`: the beginnings of paths of values. The first row that fits a value says why.
 - `familiar`: advice, and the names in other charts, engines and launchers that it is given for.
+- `meant`: for a key, what its words are called elsewhere.
 - all other lists: a row with `if` refuses a specification, or in `warnings` warns of it, where all conditions hold: true for a value that
   is set, false for one that is not, or words, of which it is one. A row with `form` refuses a text, an item of a list or a value of a map
-  that `matches` does not match. {PATH} in a text stands for the value of that path, {PATH!r} for its repr.
+  that `matches` does not match, with `if` too only where its conditions hold; with `names` it is about the names of a map. {PATH} in a text
+  stands for the value of that path, {PATH!r} for its repr.
 """
 
 from __future__ import annotations
@@ -56,11 +58,12 @@ def problems(spec: JobSpec, name: str) -> Iterator[str]:
     for row in rules()[name]:
         if not _is_one(spec.engine, row.get("kinds", "!")):
             continue
-        if "form" in row:
-            for path in row["form"].split():
-                yield from (f"{place}{_text(row, values)}" for place in _unfit(path, values[path], row["matches"]))
-        elif all(_holds(_value(path, values), expected) for path, expected in row["if"].items()):
+        if not all(_holds(_value(path, values), expected) for path, expected in row.get("if", {}).items()):
+            continue
+        if "form" not in row:
             yield _text(row, values)
+        for path in row.get("form", "").split():
+            yield from (f"{place}{_text(row, values)}" for place in _unfit(path, values[path], row["matches"], "names" in row))
 
 
 def _is_one(word: str, words: str) -> bool:
@@ -89,9 +92,11 @@ def _text(row: Row, values: Mapping[str, object]) -> str:
     return re.sub(r"\{([\w.]+)(!r)?\}", put_in, row["text"])
 
 
-def _unfit(path: str, value: object, pattern: str) -> Iterator[str]:
+def _unfit(path: str, value: object, pattern: str, of_names: bool = False) -> Iterator[str]:
     """Yield the beginning of the message about each text that the pattern does not match."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and of_names:
+        places = {f"{path}.{name}: ": name for name in value}
+    elif isinstance(value, Mapping):
         places = {f"{path}.{name}={text!r}: ": text for name, text in value.items()}
     elif isinstance(value, tuple):
         places = {f"{path}: {text[:SHOWN]!r}: ": text for text in value}

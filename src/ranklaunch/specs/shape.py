@@ -10,11 +10,14 @@ from typing import Any
 
 from ranklaunch.specs import pod as common
 from ranklaunch.specs import slurm
+from ranklaunch.specs.kubernetes.companions import companions
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places import clouds, hpc
 
 Shape = dict[str, Any]
 ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
+# Conditions of a pod that is taken away: by Kubernetes itself, and by Kueue where pods are its to manage.
+PREEMPTED = ("DisruptionTarget", "TerminationTarget")
 STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
 
@@ -105,6 +108,7 @@ def _objects(spec: JobSpec) -> Shape:
         "object_labels": {**common.labels(spec), **queue, **_ring_label(spec)},
         "object_annotations": _sorted(spec.annotations),
         "pod": pod(spec),
+        "companions": companions(spec),
         "config_map": common.config_map(spec),
         "makes_table": spec.rank_table.source == "ascend-operator",
         "table_labels": {**common.labels(spec), **_ring_label(spec)},
@@ -129,7 +133,7 @@ def _rules_of_pods(spec: JobSpec) -> list[Shape]:
         for codes in (sorted(spec.restart.no_retry_exit_codes), _stopped_codes(spec))
         if codes
     ]
-    return [*by_code, {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    return [*by_code, {"action": "FailJob", "onPodConditions": [{"type": each, "status": "True"} for each in PREEMPTED]}]
 
 
 def _stopped_codes(spec: JobSpec) -> list[int]:
@@ -144,7 +148,7 @@ def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
     anew, and that is counted: after 143 without the condition too, with which a program can end by itself for ever."""
     evicted = {
         "name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"],
-        "onJobFailureMessagePatterns": ["has condition DisruptionTarget "],
+        "onJobFailureMessagePatterns": [f"has condition {each} " for each in PREEMPTED],
     }  # fmt: skip
     never = {"name": "neverAgain", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
     return [*([evicted] if spec.restart.after_eviction else []), never]

@@ -9,7 +9,6 @@ from dataclasses import Field
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ranklaunch.env.parse import flag
-from ranklaunch.errors import nearest
 from ranklaunch.showing import shown
 from ranklaunch.specs import documents, familiar, keys
 from ranklaunch.specs.keys import Key
@@ -54,6 +53,10 @@ class Values:
         if value is None:  # YAML's way to write nothing
             return key.default
         try:
+            if isinstance(value, str) and key.legal and value not in key.legal:
+                _refuse(f"expected one of {', '.join(word or repr(word) for word in key.legal)}{familiar.word(place, value, key.legal)}")
+            if place == ENVIRONMENT and isinstance(value, list):
+                _refuse("expected a map of strings; a list as Kubernetes has it goes into extraEnv")
             return CHECKS[key.kind](key, value)
         except ValueError as error:
             self._wrong(place, value, str(error))
@@ -105,8 +108,6 @@ def parsed(key: Key, text: str) -> object:
 def _text(key: Key, value: object) -> str:
     if not isinstance(value, str):
         _refuse("expected a string; a number or true needs quotes around it")
-    if key.legal and value not in key.legal:
-        _refuse(f"expected one of {', '.join(word or repr(word) for word in key.legal)}{nearest(value, key.legal)}")
     if value and key.pattern and not re.fullmatch(key.pattern, value):
         _refuse(f"expected {key.form}")
     return _plain(value)

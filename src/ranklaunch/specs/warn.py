@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from ranklaunch.errors import NO_PROGRESS, counted, number
 from ranklaunch.redact.redact import argv, environment
+from ranklaunch.showing import clipped
 from ranklaunch.specs import rules as table
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
@@ -24,6 +25,7 @@ SAFE = {
     "azureml": "a key vault that the program reads",
     **dict.fromkeys(BY_SCRIPT, "a file that the program reads"),
 }
+OPTION_WITH_VALUE = r"--?[A-Za-z][\w-]*\s+\S"
 IN_PLACE = "RANKLAUNCH_MAX_RESTARTS"
 WITHOUT_CODES = ("modelarts", "sky")  # whose restarts know no codes after which there is none
 USUAL_S = 30  # that Kubernetes gives a container to end
@@ -44,6 +46,7 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     extra_env = {str(each["name"]): str(each["value"]) for each in spec.extra_env if each.get("value")}
     yield from _secrets(spec, extra_env)
     yield from _both_restart(spec, {**spec.env, **extra_env})
+    yield from _joined(spec)
     yield from _literal(spec)
     if spec.engine == "modelarts":
         yield from _on_modelarts(spec)
@@ -66,9 +69,15 @@ def _secrets(spec: JobSpec, extra_env: Mapping[str, str]) -> Iterator[str]:
         yield f"args hold a secret for all to read ({shlex.join(hidden)}); {safe} does not"
 
 
+def _joined(spec: JobSpec) -> Iterator[str]:
+    for word in argv(spec.args):
+        if re.match(OPTION_WITH_VALUE, word):
+            yield f"args: {clipped(word)!r}: an option and its value in one word are one argument to the program; make two words of them"
+
+
 def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:
     """ranklaunch in place, and whoever runs the job by new containers: the two multiply."""
-    most, starts = number(env.get(IN_PLACE, "").strip()), spec.restart.max_restarts + 1
+    most, starts = spec.restart.in_place or number(env.get(IN_PLACE, "").strip()), spec.restart.max_restarts + 1
     if starts > 1 and most:
         final = spec.engine not in WITHOUT_CODES and NO_PROGRESS in spec.restart.no_retry_exit_codes
         but = f"; after {NO_PROGRESS}, with which a job without progress ends, it is not started anew" if final else ", after any exit code"

@@ -1,25 +1,38 @@
-"""What an attempt begins with: what is its own, and what all attempts of a session have in common."""
+"""Context of an attempt: the values and tools that it starts with, and the plugins (companions)
+that go along with it.
+
+Plugins watch for hangs, take evidence of failures and note facts about stops, from the launch of an
+attempt to its end. An attempt calls all of its plugins in the same way, and knows none of them by
+name. A plugin has a reference to its attempt.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ranklaunch.env.reader import Arrived
 from ranklaunch.files import Files
 from ranklaunch.plan.model import Plan
+from ranklaunch.processes.children import Child
 from ranklaunch.supervise.ending import Told
-from ranklaunch.supervise.phases import Replan
-from ranklaunch.supervise.plugins import Join
 from ranklaunch.supervise.record import Record
-from ranklaunch.system.loop import Loop
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.verdict.model import Ending, Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
-    from ranklaunch.processes.children import Child
+    from ranklaunch.processes.child_ranks import Watched
     from ranklaunch.restarts.cleaning import Held
     from ranklaunch.supervise.attempt import Attempt
+    from ranklaunch.verdict.blame import Suspect
+
+PATIENCE_S = 15.0  # for companions after a failure, before the ranks are ended
+
+
+# The start
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,7 @@ class Seen(Protocol):
     def slow(self) -> bool: ...
 
 
+Replan = Callable[[Arrived], Plan]
 Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
 
 
@@ -117,3 +131,184 @@ class Start:
     run_id: str = ""
     tell: Tell | None = None
     work: Callable[[Attempt], Work] | None = None
+
+
+# Plugins
+
+
+class Companion:
+    """Plugin of an attempt, with a method for each event. Each method does nothing here."""
+
+    @property
+    def taking(self) -> bool:
+        """True while evidence is taken on this node: ranks compute, write and print for it,
+        whatever they wait for."""
+        return False
+
+    @property
+    def slow(self) -> bool:
+        """True while the job is slow."""
+        return False
+
+    def take(self, why: str, ends: bool) -> None:
+        """Have evidence taken on all nodes. ends: the job is about to end."""
+
+    def deciding(self, ending: Ending) -> None:
+        """Handle the first failure of this node, or a launcher's report of one, before other
+        nodes hear of it."""
+
+    def died(self, launcher: Child, rank: Watched) -> None:
+        """Note that a rank of a launcher ended; the launcher will end the other ranks as soon as it notices."""
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        """Handle a failure of any node, before the ranks are ended. Return True to delay their
+        end until go_on is called, at most PATIENCE_S. Not called after a stop request or a
+        success."""
+        return False
+
+    def on_deadline(self, ways: Sequence[str]) -> None:
+        """Handle a deadline by which the job will be stopped. ways: as Saving.ways, by which
+        ranks were asked to save before."""
+
+    def on_stop_request(self, number: int) -> None:
+        """Handle a stop request by this signal, before the ranks are signalled. Not called after
+        a failure."""
+
+    def on_stop_of_another(self, number: int) -> None:
+        """Handle a stop request to another node, before this node may get the signal itself."""
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return fields of ranks of this node for `ranklaunch status`, by rank."""
+        return {}
+
+    def present(self) -> Mapping[str, Any]:
+        """Return fields of the job for `ranklaunch status`."""
+        return {}
+
+    def hurried(self) -> None:
+        """Stop waiting: the ranks are about to be ended."""
+
+    def stopped(self) -> None:
+        """Handle the end of all processes, with all their output read."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return keys of verdict.json beside the judgement; values are JSON."""
+        return {}
+
+    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
+        """Return notes about the failure for the verdicts of all nodes, before it is judged.
+        found: suspects of this node."""
+        return ()
+
+    def close(self) -> None:
+        """Release what the loop does not own: its timers and descriptors end by themselves."""
+
+
+Join = Callable[["Attempt"], Companion]
+
+
+class Companions:
+    """Plugins of one attempt. hear_evidence: called on node 0 with the evidence of all nodes, an
+    evidence.all_nodes.Gathered."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self.hear_evidence: list[Callable[[Any], object]] = []
+        self._all: list[Companion] = []
+        self._waited_for: set[int] = set()
+        self._go_on: Callable[[], None] | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def hold_the_stop(self) -> bool:
+        """True while the ranks must not be ended, as a companion needs time."""
+        return self._go_on is not None
+
+    def add(self, join: Join) -> None:
+        """Make a companion of the attempt."""
+        self._all.append(join(self._attempt))
+
+    @property
+    def taking(self) -> bool:
+        return any(companion.taking for companion in self._all)
+
+    @property
+    def slow(self) -> bool:
+        return any(companion.slow for companion in self._all)
+
+    def take(self, why: str, ends: bool) -> None:
+        for companion in self._all:
+            companion.take(why, ends)
+
+    def deciding(self, ending: Ending) -> None:
+        for companion in self._all:
+            companion.deciding(ending)
+
+    def died(self, launcher: Child, rank: Watched) -> None:
+        for companion in self._all:
+            companion.died(launcher, rank)
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> None:
+        """Call go_on: at once if no companion needs time, or after a stop request to another
+        node."""
+        if ending.outcome == "stopped":
+            for companion in self._all:
+                companion.on_stop_of_another(ending.exit_code - 128)
+            go_on()
+            return
+        self._go_on = go_on
+        self._waited_for = set(range(len(self._all)))
+        for i, companion in enumerate(self._all):
+            if not companion.before_stop(ending, partial(self._is_done, i)):
+                self._waited_for.discard(i)
+        if not self._waited_for:
+            self.hurry()
+        elif self.hold_the_stop:
+            self._timer = self._attempt.loop.after(PATIENCE_S, self.hurry)
+
+    def hurry(self) -> None:
+        """Go on with the stop without waiting for companions."""
+        go_on, self._go_on = self._go_on, None
+        if self._timer:
+            self._timer.cancel()
+        for companion in self._all:
+            companion.hurried()
+        if go_on:
+            go_on()
+
+    def on_stop_request(self, number: int) -> None:
+        for companion in self._all:
+            companion.on_stop_request(number)
+
+    def on_deadline(self, ways: Sequence[str]) -> None:
+        for companion in self._all:
+            companion.on_deadline(ways)
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        for companion in self._all:
+            for rank, known in companion.of_ranks().items():
+                found.setdefault(rank, {}).update(known)
+        return found
+
+    def present(self) -> Mapping[str, Any]:
+        return {key: value for companion in self._all for key, value in companion.present().items()}
+
+    def stopped(self) -> None:
+        for companion in self._all:
+            companion.stopped()
+
+    def facts(self) -> Mapping[str, Any]:
+        return {key: value for companion in self._all for key, value in companion.facts().items()}
+
+    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
+        return tuple(note for companion in self._all for note in companion.notes(ending, found))
+
+    def close(self) -> None:
+        for companion in self._all:
+            companion.close()
+
+    def _is_done(self, i: int) -> None:
+        self._waited_for.discard(i)
+        if not self._waited_for:
+            self.hurry()

@@ -21,7 +21,7 @@ from ranklaunch.supervise.ending import Circumstances, placed
 from ranklaunch.system import bounded, disk, tree
 from ranklaunch.system.bounded import Apart
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.verdict import blame, endings, folders
+from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.blame import Judgement, Suspect
 from ranklaunch.verdict.model import WHOLE, Ending, KnownError, Note
 
@@ -62,9 +62,9 @@ def notes_of_stop(
 def _together(plan: Plan, local: Sequence[Suspect]) -> Iterable[Note]:
     """Yield conclusions from the ends of all ranks of this node."""
     node = plan.job.node
-    yield from map(Note, endings.waited_for(local, node.ranks))
+    yield from map(Note, blame.waited_for(local, node.ranks))
     if len(plan.job.nodes) > 1:
-        yield from (Note(text, WHOLE) for text in endings.of_whole_node(local, node.ranks, blame.place(node.index, node.host)))
+        yield from (Note(text, WHOLE) for text in blame.of_whole_node(local, node.ranks, blame.place(node.index, node.host)))
 
 
 def _of_arguments(plan: Plan, local: Sequence[Suspect]) -> Iterable[str]:

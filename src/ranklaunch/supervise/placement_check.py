@@ -27,8 +27,8 @@ from ranklaunch.placement.success import Node
 from ranklaunch.plan.model import PROGRAM
 from ranklaunch.processes.advice import Advice
 from ranklaunch.processes.rank_heads import Placed, job_of, variables_of
+from ranklaunch.supervise.context import Companion
 from ranklaunch.supervise.ending import failed
-from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import tree
 from ranklaunch.verdict import folders
 

@@ -18,8 +18,8 @@ from ranklaunch.processes.program_end import Whole
 from ranklaunch.restarts import cleaning, round_facts
 from ranklaunch.restarts.cleaning import Held
 from ranklaunch.supervise import judge
+from ranklaunch.supervise.context import Join
 from ranklaunch.supervise.placement_check import Placing
-from ranklaunch.supervise.plugins import Join
 from ranklaunch.system import tree
 from ranklaunch.system.bounded import Apart
 from ranklaunch.verdict import blame

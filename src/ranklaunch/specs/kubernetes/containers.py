@@ -8,7 +8,7 @@ from typing import Any
 
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.pod import CONTAINERS, DERIVED
+from ranklaunch.specs.pod import CONTAINERS, DERIVED, set_by_values
 
 OF_RUNNING = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")  # what a container that is to end has none of
 
@@ -55,7 +55,7 @@ def _container(path: str, container: Mapping[str, Any], volumes: Sequence[object
 
 
 def _environment(spec: JobSpec) -> Iterator[str]:
-    names = [each.get("name") for each in spec.extra_env]
+    names, set_by = [each.get("name") for each in spec.extra_env], set_by_values(spec)
     yield from each_once("extraEnv", names)
     for name in dict.fromkeys(names):
         if isinstance(name, str) and not re.fullmatch(keys.VARIABLE, name):
@@ -66,8 +66,8 @@ def _environment(spec: JobSpec) -> Iterator[str]:
             yield f"extraEnv: {name}: made from lifecycle.gracePeriodSeconds; set that, or env.{name}"
         elif name in spec.env:
             yield f"extraEnv: {name}: env has it too; leave one of the two out"
-        elif name == "RANKLAUNCH_SECRET" and spec.muster.secret_name:
-            yield f"extraEnv: {name}: that of muster.secretName; leave one of the two out"
+        elif name in set_by:
+            yield f"extraEnv: {name}: that of {set_by[str(name)]}; leave one of the two out"
 
 
 def each_once(path: str, names: Sequence[object]) -> Iterator[str]:

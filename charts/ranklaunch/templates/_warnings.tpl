@@ -1,0 +1,72 @@
+{{/* What the values may say and their author should know of, as `ranklaunch spec` warns of it. A list, in YAML. */}}
+
+{{- define "ranklaunch.warnings" -}}
+{{- $secrets := (.Files.Get "keys.json" | fromJson).variables.secrets -}}
+{{- $safe := "a Secret in envFrom or extraEnv does not" -}}
+{{- range $name, $value := .Values.env }}
+{{- if and $value (or (regexMatch $secrets.tokens $value) (include "ranklaunch.isSecret" (dict "name" $name "secrets" $secrets))) }}
+- {{ printf "env.%s stands in the specification for all to read; %s" $name $safe | toJson }}
+{{- end }}
+{{ include "ranklaunch.literalVariables" (dict "place" (printf "env.%s" $name) "text" $value) }}
+{{- end }}
+{{- range .Values.extraEnv }}
+{{- if and .value (or (regexMatch $secrets.tokens .value) (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets))) }}
+- {{ printf "extraEnv: %s stands in the specification for all to read; %s" .name $safe | toJson }}
+{{- end }}
+{{- end }}
+{{- $option := "" }}
+{{- range .Values.args }}
+{{- $name := regexFind `^--?[A-Za-z][^=\s]*` . }}
+{{- $secret := include "ranklaunch.isSecret" (dict "name" (trimAll "-" $name | replace "-" "_") "secrets" $secrets) }}
+{{- if and $option (not (hasPrefix "-" .)) }}
+- {{ printf "args hold a secret for all to read (%s '***'); %s" $option $safe | toJson }}
+{{- end }}
+{{- $option = "" }}
+{{- if and $name $secret }}
+{{- if eq $name . }}{{ $option = . }}{{ else }}
+- {{ printf "args hold a secret for all to read (%s=***); %s" $name $safe | toJson }}
+{{- end }}
+{{- end }}
+{{- if regexMatch $secrets.tokens . }}
+- {{ printf "args hold a secret for all to read (%s); %s" (regexReplaceAll $secrets.tokens . "***") $safe | toJson }}
+{{- else if and (not $secret) (regexMatch `^--?[A-Za-z][\w-]*\s+\S` .) }}
+- {{ printf "args: '%s': an option and its value in one word are one argument to the program; make two words of them" . | toJson }}
+{{- end }}
+{{- end }}
+{{- $shell := and .Values.args (regexMatch "(^|/)(ba|da|z)?sh$" .Values.script) (regexMatch "^-[a-z]*c$" (first (append .Values.args ""))) }}
+{{- if not $shell }}
+{{- range .Values.args }}
+{{ include "ranklaunch.literalVariables" (dict "place" "args" "text" .) }}
+{{- end }}
+{{- end }}
+{{ include "ranklaunch.literalVariables" (dict "place" "script" "text" .Values.script) }}
+{{ include "ranklaunch.literalVariables" (dict "place" "workingDir" "text" .Values.workingDir) }}
+{{ include "ranklaunch.warningsOfARun" . }}
+{{- end -}}
+
+{{- define "ranklaunch.warningsOfARun" -}}
+{{- $inPlace := .Values.restart.inPlace | default (get .Values.env "RANKLAUNCH_MAX_RESTARTS" | default 0) | int -}}
+{{- $again := int64 .Values.restart.maxRestarts -}}
+{{- if and $inPlace $again }}
+- {{ printf "RANKLAUNCH_MAX_RESTARTS=%d and restart.maxRestarts=%d: what stays broken is tried %d times in each of %d starts" $inPlace $again (add $inPlace 1) (add $again 1) | toJson }}
+{{- end }}
+{{- if and (eq .Values.hang.action "restart") (not $inPlace) }}
+- "hang.action=restart: as stop, for restart.inPlace is 0"
+{{- end }}
+{{- if and (eq .Values.engine "volcano") .Values.metrics.podMonitor (not .Values.networkPolicy.enabled) }}
+- "metrics.podMonitor: Volcano makes a NetworkPolicy by which Prometheus does not reach the pods, where policies are enforced; set networkPolicy.enabled"
+{{- end }}
+{{- if and .Values.security.readOnlyRootFilesystem .Values.envFrom (not (hasKey .Values.env "RANKLAUNCH_LOG_DIR")) }}
+- "security.readOnlyRootFilesystem: logs go where envFrom says by RANKLAUNCH_LOG_DIR, or cannot be written; env.RANKLAUNCH_LOG_DIR, such as /tmp/ranklaunch-logs, settles it"
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.isSecret" -}}
+{{- if and (regexMatch .secrets.names .name) (not (regexMatch .secrets.plain .name)) }}true{{ end -}}
+{{- end -}}
+
+{{- define "ranklaunch.literalVariables" -}}
+{{- range regexFindAll `\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+` .text -1 | uniq }}
+- {{ printf "%s: %s stays as it is written, for no shell replaces it by a value" $.place . | toJson }}
+{{- end }}
+{{- end -}}

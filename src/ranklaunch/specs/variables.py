@@ -1,0 +1,71 @@
+"""Variables in `env` and `extraEnv`: names that ranklaunch does not know, values that it cannot read, and variables of ranks.
+
+variables.json has the names and the forms of values. tools/spec_variables.py makes it, for the charts too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pkgutil import get_data
+from typing import Any
+
+from ranklaunch.redact.redact import environment
+from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.pod import DERIVED
+
+PREFIX = "RANKLAUNCH_"
+NEAR = 0.6  # likeness of two names without their beginning
+# Values that say what a variable of a rank is meant to say; nothing says it of the others.
+SAID_BY: Mapping[str, str] = {
+    "MASTER_PORT": "network.masterPort", "PET_MASTER_PORT": "network.masterPort", "MS_SCHED_PORT": "network.masterPort",
+    "WORLD_SIZE": "nodes and devicesPerNode", "LOCAL_WORLD_SIZE": "devicesPerNode", "PET_NNODES": "nodes",
+    "PET_NPROC_PER_NODE": "devicesPerNode", "MS_WORKER_NUM": "nodes and devicesPerNode", "MS_LOCAL_WORKER": "devicesPerNode",
+}  # fmt: skip
+
+
+@functools.cache
+def table() -> Mapping[str, Any]:
+    """Return all of variables.json."""
+    read: Mapping[str, Any] = json.loads(get_data("ranklaunch.specs", "variables.json") or b"")
+    return read
+
+
+def problems(spec: JobSpec) -> Iterator[str]:
+    for name, value in sorted(spec.env.items()):
+        yield from _problem(f"env.{name}", name, value)
+    for each in spec.extra_env:
+        name, text = str(each.get("name")), str(each.get("value") or "")
+        # Kubernetes puts another variable in for $(NAME).
+        yield from _problem(f"extraEnv: {name}", name, "" if "$(" in text else text)
+
+
+def _problem(place: str, name: str, value: str) -> Iterator[str]:
+    if is_removed(name):
+        remedy = f"set {SAID_BY[name]}" if name in SAID_BY else "leave it out"
+        yield f"{place}: ranklaunch removes it before ranks start, and sets what they need; {remedy}"
+    elif name.startswith(PREFIX) and name not in DERIVED:
+        form = table()["forms"].get(name)
+        if form is None:
+            yield f"{place}: ranklaunch has no such variable{_hint(name)}"
+        elif form and value.strip() and not re.match(form["pattern"], value):
+            shown = environment({name: value})[name]
+            yield f"{place}={shown!r}: expected {form['form']}"
+
+
+def is_removed(name: str) -> bool:
+    """Return True for a variable that no rank would see: ranklaunch sets its own, or removes it."""
+    return any(name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in table()["removed"])
+
+
+def _hint(name: str) -> str:
+    ending = name[len(PREFIX) :].upper()
+    endings = [each[len(PREFIX) :] for each in table()["forms"]]
+    near = table()["elsewhere"].get(ending) or next(iter(difflib.get_close_matches(ending, endings, n=1, cutoff=NEAR)), "")
+    if not near:
+        return ""
+    meant = f"{PREFIX}{near}"
+    return f", did you mean {meant}?" + (f" It is made from {DERIVED[meant]}; set that" if meant in DERIVED else "")

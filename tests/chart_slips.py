@@ -1,0 +1,121 @@
+"""Values that a user of Kubernetes, torchrun or another chart writes by mistake. Chart and `ranklaunch spec` refuse them, or warn."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from testbench.judges.charts import Object
+
+GPU, NPU = "volcano-torchrun-gpu", "volcano-msrun-npu"
+
+
+class Slip(NamedTuple):
+    """path: the value's, as both name it. remedy: words of both messages. warned: it renders, with a warning."""
+
+    path: str
+    changes: Object
+    remedy: str
+    case: str = GPU
+    warned: bool = False
+
+
+def variable(name: str, value: str, remedy: str, *, case: str = GPU, warned: bool = False) -> Slip:
+    return Slip(f"env.{name}", {"env": {name: value}}, remedy, case, warned)
+
+
+def extra(name: str, value: str, remedy: str, *, warned: bool = False) -> Slip:
+    return Slip(f"extraEnv: {name}", {"extraEnv": [{"name": name, "value": value}]}, remedy, warned=warned)
+
+
+def key(path: str, value: Any, meant: str) -> Slip:
+    changes = value
+    for part in reversed(path.split(".")):
+        changes = {part: changes}
+    return Slip(path, changes, f"unknown key; here it is {meant}")
+
+
+TOKEN = "hf_" + "abcdefghij" * 4
+REMOVED = "removes it before ranks start"
+ONE_TEXT = "the program and its arguments in one text"
+SLIPS = (
+    # names and values of ranklaunch's variables
+    variable("RANKLAUNCH_METHD", "torchrun", "did you mean RANKLAUNCH_METHOD? It is made from mode; set that"),
+    variable("RANKLAUNCH_NPROC_PER_NODE", "8", "did you mean RANKLAUNCH_SLOTS? It is made from devicesPerNode; set that"),
+    variable("RANKLAUNCH_LOGDIR", "/data", "did you mean RANKLAUNCH_LOG_DIR?"),
+    variable("RANKLAUNCH_MAXRESTARTS", "1", "did you mean RANKLAUNCH_MAX_RESTARTS?"),
+    variable("RANKLAUNCH_COSNOLE", "0", "did you mean RANKLAUNCH_CONSOLE?"),
+    variable("RANKLAUNCH_QWERTZ", "1", "ranklaunch has no such variable"),
+    variable("RANKLAUNCH_NODES", "three", "made from nodes; set that"),
+    variable("RANKLAUNCH_HANG", "maybe", "expected one of observe, stop, restart, off"),
+    variable("RANKLAUNCH_HANG_S", "5m", "expected seconds, a number"),
+    variable("RANKLAUNCH_MAX_RESTARTS", "three", "expected a whole number"),
+    variable("RANKLAUNCH_MUSTER", "perhaps", "expected true or false"),
+    variable("RANKLAUNCH_SAVE_SIGNAL", "HUP", "expected one of USR1, USR2, TERM, none"),
+    variable("RANKLAUNCH_NO_RESTART_CODES", "2;3", "expected exit codes"),
+    extra("RANKLAUNCH_METHD", "torchrun", "did you mean RANKLAUNCH_METHOD?"),
+    extra("RANKLAUNCH_WAIT_S", "10 min", "expected seconds, a number"),
+    # variables of ranks
+    variable("RANK", "0", REMOVED),
+    variable("WORLD_SIZE", "16", "set nodes and devicesPerNode"),
+    variable("LOCAL_RANK", "0", REMOVED),
+    variable("NODE_RANK", "0", REMOVED),
+    variable("MASTER_ADDR", "demo-0", REMOVED),
+    variable("MASTER_PORT", "29500", "set network.masterPort"),
+    variable("PET_NNODES", "2", "set nodes"),
+    extra("MASTER_ADDR", "demo-0", REMOVED),
+    # secrets
+    variable("HF_TOKEN", "hf_abcdefgh", "a Secret in envFrom or extraEnv does not", warned=True),
+    variable("AWS_SECRET_ACCESS_KEY", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
+    variable("NOTE", TOKEN, "a Secret in envFrom or extraEnv does not", warned=True),
+    Slip("args", {"args": ["--api-key abc"]}, "args", warned=True),
+    Slip("args", {"args": [TOKEN]}, "args hold a secret for all to read (", warned=True),
+    extra("DB_PASSWORD", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
+    Slip("args", {"args": ["--api-key", "abc"]}, "args hold a secret for all to read (--api-key '***')", warned=True),
+    Slip("args", {"args": ["--wandb-token=abc"]}, "--wandb-token=***", warned=True),
+    # program and arguments
+    Slip("script", {"script": "train.py --epochs 3"}, ONE_TEXT),
+    Slip("script", {"script": "python train.py"}, ONE_TEXT),
+    Slip("script", {"script": "torchrun train.py"}, ONE_TEXT),
+    Slip("args", {"args": ["--epochs 3"]}, "make two words of them", warned=True),
+    Slip("args", {"args": ["--data", "${DATA}"]}, "${DATA} stays as it is written", warned=True),
+    # devices and methods
+    Slip("device.resourceName", {"device": {"resourceName": "huawei.com/Ascend910"}}, "expected device.kind npu"),
+    Slip("device.resourceName", {"device": {"resourceName": "nvidia.com/gpu"}}, "expected device.kind gpu", NPU),
+    Slip("device.extra", {"device": {"extra": {"nvidia.com/gpu": "8"}}}, "expected device.kind gpu", NPU),
+    Slip("mode", {"mode": "torch"}, "did you mean 'torchrun'?"),
+    Slip("mode", {"mode": "ddp"}, "did you mean 'torchrun'?"),
+    Slip("mode", {"mode": "mindspore"}, "did you mean 'msrun'?", NPU),
+    # queues
+    Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "those of Kueue are scheduling.kueueQueue", "job-torchrun-gpu"),
+    Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "those of Kueue are scheduling.kueueQueue", "jobset-torchrun-gpu"),
+    Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue"),
+    Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue", "acjob-msrun-npu"),
+    # keys as Kubernetes has them
+    Slip("env", {"env": [{"name": "A", "value": "b"}]}, "a list as Kubernetes has it goes into extraEnv"),
+    Slip("image", {"image": "registry.example.com/train:1"}, "expected a map with keys of repository, tag"),
+    key("restartPolicy", "OnFailure", "restart.maxRestarts"),
+    key("backoffLimit", 3, "restart.maxRestarts"),
+    key("restart.backoffLimit", 3, "restart.maxRestarts"),
+    key("command", ["python", "train.py"], "script, and args"),
+    key("containers", [], "extraContainers"),
+    key("imagePullPolicy", "Always", "image.pullPolicy"),
+    key("imagePullSecrets", [], "image.pullSecrets"),
+    key("resources.limits", {"nvidia.com/gpu": 8}, "devicesPerNode for devices"),
+    key("completions", 2, "nodes"),
+    key("activeDeadlineSeconds", 60, "lifecycle.deadlineSeconds"),
+    key("ttlSecondsAfterFinished", 60, "lifecycle.ttlSeconds"),
+    key("terminationGracePeriodSeconds", 60, "lifecycle.gracePeriodSeconds"),
+    key("hostNetwork", True, "network.hostNetwork"),
+    key("schedulerName", "volcano", "scheduling.schedulerName"),
+    key("minAvailable", 2, "scheduling.minAvailable"),
+    key("securityContext", {}, "security"),
+    key("serviceAccount", "trainer", "serviceAccountName"),
+    key("podFailurePolicy", {}, "restart.noRetryExitCodes"),
+    key("livenessProbe", {}, "left out"),
+    key("ports", [], "left out"),
+    key("spec", {}, "left out"),
+)  # fmt: skip
+
+
+def slip_id(slip: Slip) -> str:
+    return f"{slip.case} {slip.changes}"[:100]
