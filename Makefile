@@ -25,12 +25,16 @@ EXAMPLE_megatron   := examples/megatron_digits.py
 EXAMPLE_mpirun     := examples/mpi_digits.py
 EXAMPLE_msrun      := examples/msrun_digits.py
 EXAMPLE_tensorflow := examples/tf_ps_digits.py
+EXAMPLE_jax        := examples/jax_digits.py
+EXAMPLE_ray        := examples/ray_digits.py
 
 CHECKPOINT_accelerate := digits
 CHECKPOINT_deepspeed  := digits
 CHECKPOINT_mpirun     := digits.npz
 CHECKPOINT_msrun      := digits.ckpt
 CHECKPOINT_tensorflow := digits
+CHECKPOINT_jax        := digits.npz
+CHECKPOINT_ray        := digits.npz
 
 # The model cut in pieces, one for each rank of a node.
 OPTIONS_megatron := --tp $(SLOTS)
@@ -42,7 +46,7 @@ NODES_msrun := 1
 
 METHODS := $(patsubst EXAMPLE_%,%,$(filter EXAMPLE_%,$(.VARIABLES)))
 # Of these, each needs more than PyTorch: what the extra of its name in pyproject.toml has.
-WITH_EXTRA := accelerate deepspeed mpirun msrun tensorflow
+WITH_EXTRA := accelerate deepspeed jax mpirun msrun ray tensorflow
 
 EXAMPLE    := $(or $(EXAMPLE_$(METHOD)),$(error METHOD=$(METHOD): make run knows $(sort $(METHODS))))
 CHECKPOINT := $(or $(CHECKPOINT_$(METHOD)),digits.pt)

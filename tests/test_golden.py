@@ -27,7 +27,7 @@ import pytest
 from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, Inputs, case_id, inputs_of
 from recorded_places import recorded_cases
 
-from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers import LAUNCHERS, ray
 from ranklaunch.adapters.launchers.shared import variables
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.plan import prelaunch
@@ -43,6 +43,8 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
 
     monkeypatch.setattr(rank, "STAND_IN", "/opt/ranklaunch/programs/place_rank.py")
     monkeypatch.setattr(variables, "RANKSIDE_PATH", "/opt/ranklaunch/rankside/path")
+    for name, program in (("OFFER_STEP", "ray_offer"), ("NODE_PROGRAM", "ray_node"), ("DRIVER_PROGRAM", "ray_driver")):
+        monkeypatch.setattr(ray, name, f"/opt/ranklaunch/programs/{program}.py")
     monkeypatch.setattr(prelaunch, "MEASURE", "/opt/ranklaunch/programs/measure.py")
     monkeypatch.setattr(bounded, "call", lambda work, what: work())  # own templates, in this process
     folders: list[Path] = []

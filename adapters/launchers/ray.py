@@ -23,6 +23,7 @@ from ranklaunch.plan.model import PROGRAM, File, Plan, Process
 from ranklaunch.render.templates import Templates
 
 NAME = "ray"
+OFFER_STEP, NODE_PROGRAM, DRIVER_PROGRAM = (own_program(f"ray_{name}.py") for name in ("offer", "node", "driver"))
 OFFER = "ray port and token"
 PORT, TOKEN = "ray_port", "ray_token"  # files of the private folder
 
@@ -75,7 +76,7 @@ class _Meeting:
     def step(self) -> Process:
         """Return the step that finds a free port and makes a token. Those of node 0 count."""
         job, given = self._job, str(self._reader.get(MASTER_PORT))
-        argv = (job.python, own_program("ray_offer.py"), self.offer, given, *((self.folder,) if job.node_index == 0 else ()))
+        argv = (job.python, OFFER_STEP, self.offer, given, *((self.folder,) if job.node_index == 0 else ()))
         env = base.common_env(job, self._reader)
         return Process("ray offer", argv, log=base.in_attempt(job, "ray_offer.log"), env=env, tag="[ray offer] ")
 
@@ -90,7 +91,7 @@ class _Meeting:
         """Return the service that runs the Ray of this node."""
         job, reader = self._job, self._reader
         on_devices = job.accelerator != "cpu"
-        cpus = reader.get(CPUS) or (open_mpi.cpus(reader.files) if on_devices else self._devices) or 1
+        cpus = reader.get(CPUS) or (open_mpi.cpus(reader.files) if on_devices else self._devices) or 0
         named = RESOURCES.get(job.accelerator)
         address = self._address if job.node_index else ""
         argv = self._templates.command(
@@ -99,7 +100,7 @@ class _Meeting:
             folder=_folder(job), extra=reader.get(EXTRA),
         )  # fmt: skip
         logs = base.in_attempt(job, f"ray/node_{job.node_index}")
-        words = (job.python, own_program("ray_node.py"), join(self.folder, PORT), logs, f"{reader.get(WAIT_S):g}", address)
+        words = (job.python, NODE_PROGRAM, join(self.folder, PORT), logs, f"{reader.get(WAIT_S):g}", address)
         return Process(
             name=NAME, argv=(*words, *argv), log=base.in_attempt(job, "ray.log"), tag="[ray] ", behaviour=RayNode.NAME, quiet=True,
             env={**base.common_env(job, reader), **variables.environment(job, reader), **self._env}, unset=misleading(reader.env),
@@ -110,8 +111,7 @@ class _Meeting:
         """Return the program, which begins when all nodes have joined."""
         job, reader = self._job, self._reader
         argv = self._templates.command("ray/command.j2", job=job)
-        script, port = own_program("ray_driver.py"), join(self.folder, PORT)
-        words = (job.python, script, port, self._address, str(len(job.nodes)), f"{reader.get(WAIT_S):g}")
+        words = (job.python, DRIVER_PROGRAM, join(self.folder, PORT), self._address, str(len(job.nodes)), f"{reader.get(WAIT_S):g}")
         return replace(base.rank_process(job, reader, self._templates, (*words, *argv), 0, self._env, 0), name="program")
 
 
@@ -127,10 +127,6 @@ class Ray(Launcher):
     NAME = NAME
     VARIABLES = (MASTER_PORT, CPUS, EXTRA, variables.RUN_DIR)
     plan = staticmethod(plan)
-
-    @staticmethod
-    def starts_all(reader: Reader) -> bool:
-        return True
 
 
 class RayNode(Launcher):

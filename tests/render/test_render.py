@@ -72,7 +72,7 @@ COMMANDS = sorted({"program.j2", *(f"{name}/command.j2" for name in LAUNCHERS)})
 # Commands without the program, and files, whose values must pass a filter (test_quoting.py).
 OTHERS = {
     "ssh/sshd.j2", "ssh/sshd_config.j2", "ssh/ssh_config.j2", "ssh/known_hosts.j2", "mpirun/hostfile.j2",
-    "deepspeed/hostfile.j2",
+    "deepspeed/hostfile.j2", "ray/start.j2",
 }  # fmt: skip
 THE_PROGRAM = {"msrun/scheduler.j2"}  # which it includes, and nothing else
 GIVEN: dict[str, Any] = {

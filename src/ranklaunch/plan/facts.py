@@ -22,7 +22,7 @@ from ranklaunch.verdict import folders
 
 PACKAGES = (
     "torch", "torch_npu", "mindspore", "tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_intel", "tensorflow_cpu_aws",
-    "tf_nightly", "deepspeed", "accelerate", "horovod", "mpi4py",
+    "tf_nightly", "deepspeed", "accelerate", "horovod", "mpi4py", "jax", "jaxlib", "ray",
 )  # fmt: skip
 # Without agreement on these, two ranks have one number, or none meets the others: nobody can want that.
 FIXED = ("method", "nodes", "world_size", "slots", "tasks", "master_port", "route_plan")

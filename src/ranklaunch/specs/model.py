@@ -18,7 +18,7 @@ METHODS = (
     "auto", "ranktable", "torchrun", "msrun", "pytorch", "tensorflow", "mpirun", "deepspeed", "accelerate", "megatron", "jax", "ray",
     "spawn", "plain", "mpi", "horovod",
 )  # fmt: skip
-BY_NAMES = (*BY_MPI, "deepspeed", "tensorflow")  # nodes other than node 0 are reached by their names
+BY_NAMES = (*BY_MPI, "deepspeed", "tensorflow", "ray")  # nodes other than node 0 are reached by their names
 DAY = 24 * 3600
 
 Objects = tuple[Mapping[str, object], ...]
