@@ -29,7 +29,7 @@ def ready(job: LauncherJob) -> None:
         job.said(node, "step 1/")
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 3])
+@pytest.mark.parametrize("nodes", [1, 3])
 def test_success(hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int) -> None:
     """Each node has one process, with all devices of the node, and initialize() needs no arguments."""
     job = started(hosts(nodes), tmp_path, STEPS=3)
@@ -39,20 +39,18 @@ def test_success(hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int) -> N
         assert f"step 3/3 sum {sum(range(nodes + 1))}\n" in node.log(f"rank_{i}.log")
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 3])
 @pytest.mark.parametrize(("word", "code"), [("raise", 1), ("exit", 42), ("kill", 137)])
-def test_the_last_process_fails(hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int, word: str, code: int) -> None:
-    culprit = started(hosts(nodes), tmp_path, {nodes - 1: word}).end(code)["culprit"]
-    assert (culprit["node"], culprit["rank"], culprit["exit_code"]) == (nodes - 1, nodes - 1, code)
+def test_the_last_process_fails(hosts: Callable[[int], Hosts], tmp_path: Path, word: str, code: int) -> None:
+    culprit = started(hosts(2), tmp_path, {1: word}).end(code)["culprit"]
+    assert (culprit["node"], culprit["rank"], culprit["exit_code"]) == (1, 1, code)
 
 
-@pytest.mark.parametrize("word", ["raise", "kill"])
-def test_the_process_with_the_coordinator_fails(hosts: Callable[[int], Hosts], tmp_path: Path, word: str) -> None:
-    culprit = started(hosts(3), tmp_path, {0: word}).end(137 if word == "kill" else 1)["culprit"]
+def test_the_process_with_the_coordinator_is_killed(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    culprit = started(hosts(3), tmp_path, {0: "kill"}).end(137)["culprit"]
     assert (culprit["node"], culprit["rank"]) == (0, 0)
 
 
-@pytest.mark.parametrize("asked", [(0, 1), (1,), (0,)])
+@pytest.mark.parametrize("asked", [(0, 1), (1,)])
 def test_a_stop_request_to_all_or_to_one(hosts: Callable[[int], Hosts], tmp_path: Path, asked: tuple[int, ...]) -> None:
     job = started(hosts(2), tmp_path)
     ready(job)
@@ -96,7 +94,7 @@ def test_two_jobs_side_by_side(hosts: Callable[[int], Hosts], tmp_path: Path) ->
         assert [node.popen.wait(LONG_S) for node in job.nodes] == [0, 0], job.words()
 
 
-@pytest.mark.parametrize(("process", "word"), [(1, "raise"), (0, "kill"), (1, "kill")])
+@pytest.mark.parametrize(("process", "word"), [(1, "raise"), (0, "kill")])
 def test_a_restart_in_place(hosts: Callable[[int], Hosts], tmp_path: Path, process: int, word: str) -> None:
     """The second round meets anew at the same port, and goes on behind the checkpoint."""
     job = LauncherJob(hosts(2), tmp_path, "jax", 2)
@@ -104,4 +102,4 @@ def test_a_restart_in_place(hosts: Callable[[int], Hosts], tmp_path: Path, proce
     job.start(child("jax_sums.py"), options=("--accelerator", "cpu"), env={**order, "RANKLAUNCH_MAX_RESTARTS": "1"})
     verdict = job.end(0)
     assert [each["round"] for each in verdict["restarts"]] == [0]
-    assert f"rank {process} " in str(verdict["restarts"][0]["culprit"])
+    assert verdict["restarts"][0]["culprit"] == f"rank {process}"
