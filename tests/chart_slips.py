@@ -111,7 +111,8 @@ SLIPS = (
     key("securityContext", {}, "security"),
     key("serviceAccount", "trainer", "serviceAccountName"),
     key("podFailurePolicy", {}, "restart.noRetryExitCodes"),
-    key("livenessProbe", {}, "left out"),
+    key("livenessProbe", {}, "left out: a probe would end pods"),
+    key("readinessProbe", {}, "left out: pods must find each other before they are ready"),
     key("ports", [], "left out"),
     key("spec", {}, "left out"),
 )  # fmt: skip
