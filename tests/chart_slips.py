@@ -45,6 +45,9 @@ SLIPS = (
     variable("RANKLAUNCH_MAXRESTARTS", "1", "did you mean RANKLAUNCH_MAX_RESTARTS?"),
     variable("RANKLAUNCH_COSNOLE", "0", "did you mean RANKLAUNCH_CONSOLE?"),
     variable("RANKLAUNCH_QWERTZ", "1", "ranklaunch has no such variable"),
+    variable("RANKLAUCH_HANG", "restart", "did you mean RANKLAUNCH_HANG?"),
+    variable("ranklaunch_hang", "restart", "did you mean RANKLAUNCH_HANG?"),
+    extra("RANKLAUCH_HANG", "restart", "did you mean RANKLAUNCH_HANG?"),
     variable("RANKLAUNCH_NODES", "three", "made from nodes; set that"),
     variable("RANKLAUNCH_HANG", "maybe", "expected one of observe, stop, restart, off"),
     variable("RANKLAUNCH_HANG_S", "5m", "expected seconds, a number"),
@@ -67,6 +70,7 @@ SLIPS = (
     variable("HF_TOKEN", "hf_abcdefgh", "a Secret in envFrom or extraEnv does not", warned=True),
     variable("AWS_SECRET_ACCESS_KEY", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
     variable("NOTE", TOKEN, "a Secret in envFrom or extraEnv does not", warned=True),
+    variable("DB_URL", "postgres://user:abc@db/train", "a Secret in envFrom or extraEnv does not", warned=True),
     Slip("args", {"args": ["--api-key abc"]}, "args", warned=True),
     Slip("args", {"args": [TOKEN]}, "args hold a secret for all to read (", warned=True),
     extra("DB_PASSWORD", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
@@ -96,6 +100,12 @@ SLIPS = (
     key("restartPolicy", "OnFailure", "restart.maxRestarts"),
     key("backoffLimit", 3, "restart.maxRestarts"),
     key("restart.backoffLimit", 3, "restart.maxRestarts"),
+    key("hang.timeout", 600, "hang.seconds"),
+    key("restart.limit", 3, "restart.maxRestarts"),
+    key("networkTopology", {"mode": "hard"}, "scheduling.topology, a label of nodes"),
+    key("runPolicy", {"cleanPodPolicy": "None"}, "lifecycle, and restart"),
+    key("preemption", "restart", "restart.onEviction"),
+    key("pods", 2, "nodes"),
     key("command", ["python", "train.py"], "script, and args"),
     key("containers", [], "extraContainers"),
     key("imagePullPolicy", "Always", "image.pullPolicy"),
@@ -115,6 +125,11 @@ SLIPS = (
     key("readinessProbe", {}, "left out: pods must find each other before they are ready"),
     key("ports", [], "left out"),
     key("spec", {}, "left out"),
+    Slip("save.qwertz", {"save": {"qwertz": 1}}, "unknown key: expected one of signal, file"),
+    # ports
+    Slip("network.masterPort", {"network": {"masterPort": 18889}}, "expected different ports; musterPort is 18889"),
+    # mounts
+    Slip("volumeMounts[0].mountPath", {"volumeMounts": [{"name": "data"}]}, "required"),
 )  # fmt: skip
 
 

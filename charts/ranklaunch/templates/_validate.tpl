@@ -295,8 +295,9 @@
 - {{ printf "network.%s: %d: expected 1024 or more, for security.runAsUser is not root" $name $port | toJson }}
 {{- end }}
 {{- end }}
+{{- if not (int .musterPort) }}{{ $ports = append $ports 18889 }}{{ end }}
 {{- if ne (len $ports) (len (uniq $ports)) }}
-- "network.masterPort, network.musterPort, network.sshPort: expected different ports"
+- "network.masterPort, network.musterPort, network.sshPort: expected different ports; musterPort is 18889 unless it is set"
 {{- end }}
 {{- $metrics := ternary (int $.Values.metrics.port) 0 $.Values.metrics.enabled }}
 {{- if and $metrics (lt $metrics 1024) $.Values.security.runAsUser }}

@@ -10,7 +10,9 @@
 {{ include "ranklaunch.literalVariables" (dict "place" (printf "env.%s" $name) "text" $value) }}
 {{- end }}
 {{- range .Values.extraEnv }}
-{{- if and .value (or (regexMatch $secrets.tokens .value) (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets))) }}
+{{- /* Kubernetes puts another variable in for $(NAME). */}}
+{{- $text := regexReplaceAll `\$\([^)]*\)` (.value | default "" | toString) "" }}
+{{- if and $text (or (regexMatch $secrets.tokens $text) (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets))) }}
 - {{ printf "extraEnv: %s stands in the specification for all to read; %s" .name $safe | toJson }}
 {{- end }}
 {{- end }}

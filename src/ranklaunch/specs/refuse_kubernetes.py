@@ -75,9 +75,12 @@ def _ports(spec: JobSpec) -> Iterator[str]:
     metrics = spec.metrics.port if spec.metrics.enabled else 0
     if 0 < metrics < 1024 and spec.security.run_as_user:
         yield f"metrics.port={metrics}: expected 1024 or more, for security.runAsUser={spec.security.run_as_user} is not root"
-    given = [port for port in (network.ssh_port, network.master_port, network.muster_port) if port]
+    given = [port for port in (network.ssh_port, network.master_port, network.muster_port or MUSTER_PORT.default) if port]
     if len(set(given)) < len(given):
-        yield "network.masterPort, network.musterPort, network.sshPort: expected different ports"
+        yield (
+            "network.masterPort, network.musterPort, network.sshPort: expected different ports; "
+            f"musterPort is {MUSTER_PORT.default} unless it is set"
+        )
     if metrics and metrics in (*given, *ports(spec, with_metrics=False).values(), MUSTER_PORT.default):
         yield f"metrics.port={metrics}: expected another port than those of network"
 

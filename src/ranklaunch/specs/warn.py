@@ -16,6 +16,7 @@ from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_sever
 
 LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
 SHELLS = ("sh", "bash", "dash", "zsh")
+REFERENCE = r"\$\([^)]*\)"
 NOTHING = r"(?!)"
 # Where a secret is safe, of kinds that have no Secrets of Kubernetes.
 SAFE = {
@@ -43,7 +44,9 @@ OWN_NAMES = {
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
-    extra_env = {str(each["name"]): str(each["value"]) for each in spec.extra_env if each.get("value")}
+    # Kubernetes puts another variable in for $(NAME).
+    literal = {str(each["name"]): re.sub(REFERENCE, "", str(each.get("value") or "")) for each in spec.extra_env}
+    extra_env = {name: text for name, text in literal.items() if text}
     yield from _secrets(spec, extra_env)
     yield from _both_restart(spec, {**spec.env, **extra_env})
     yield from _joined(spec)
