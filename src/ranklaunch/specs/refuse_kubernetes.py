@@ -24,6 +24,7 @@ SUFFIXES: Mapping[str, str] = {
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
 NOT_OF_ASCEND_JOBS = ("hostUsers", "schedulingGates")  # fields of newer pods than its definition knows
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 OWN_LABELS = ("ranklaunch/", "app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")
 MOST_OF_OBJECTS = 20  # problems of a value that are told one by one
 
@@ -42,7 +43,8 @@ def _labels(spec: JobSpec) -> Iterator[str]:
     for place, names, reserved in (("labels", spec.labels, of_operator), ("annotations", spec.annotations, ())):
         for name in names:
             if name in reserved or name.startswith(OWN_LABELS):
-                yield f"{place}.{name}: the engine's or ranklaunch's own"
+                remedy = "; set scheduling.kueueQueue" if name == KUEUE_QUEUE else ""
+                yield f"{place}.{name}: the engine's or ranklaunch's own{remedy}"
 
 
 def _resources(spec: JobSpec) -> Iterator[str]:
