@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from testbench.judges.charts import Object
 
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 GPU, NPU = "volcano-torchrun-gpu", "volcano-msrun-npu"
 
 
@@ -35,6 +36,7 @@ def key(path: str, value: Any, meant: str) -> Slip:
 
 
 TOKEN = "hf_" + "abcdefghij" * 4
+DATA_READ_ONLY = {"volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}]}
 REMOVED = "removes it before ranks start"
 ONE_TEXT = "the program and its arguments in one text"
 SLIPS = (
@@ -66,6 +68,16 @@ SLIPS = (
     variable("MASTER_PORT", "29500", "set network.masterPort"),
     variable("PET_NNODES", "2", "set nodes"),
     extra("MASTER_ADDR", "demo-0", REMOVED),
+    # logs
+    *(
+        Slip(
+            "security.readOnlyRootFilesystem",
+            {"env": {"RANKLAUNCH_LOG_DIR": folder}, "security": {"readOnlyRootFilesystem": True}, **more},
+            "env.RANKLAUNCH_LOG_DIR is on no volume of volumeMounts that can be written",
+            warned=True,
+        )
+        for folder, more in (("/logs", {}), ("logs", {}), ("/data/logs", DATA_READ_ONLY), ("../logs", {"workingDir": "/tmp"}))
+    ),
     # secrets
     variable("HF_TOKEN", "hf_abcdefgh", "a Secret in envFrom or extraEnv does not", warned=True),
     variable("AWS_SECRET_ACCESS_KEY", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
@@ -94,6 +106,8 @@ SLIPS = (
     Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "those of Kueue are scheduling.kueueQueue", "jobset-torchrun-gpu"),
     Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue"),
     Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue", "acjob-msrun-npu"),
+    key("queue", "research", "scheduling.queue, or scheduling.kueueQueue with Kueue"),
+    Slip(f"labels.{KUEUE_QUEUE}", {"labels": {KUEUE_QUEUE: "a"}}, "set scheduling.kueueQueue", "jobset-torchrun-gpu"),
     # keys as Kubernetes has them
     Slip("env", {"env": [{"name": "A", "value": "b"}]}, "a list as Kubernetes has it goes into extraEnv"),
     Slip("image", {"image": "registry.example.com/train:1"}, "expected a map with keys of repository, tag"),

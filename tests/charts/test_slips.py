@@ -66,6 +66,21 @@ def test_both_warn(slip: Slip, tmp_path: Path) -> None:
         assert not re.search(r"abc\b|abcdefgh", text)  # the secrets of the table
 
 
+@pytest.mark.parametrize(
+    ("folder", "more"),
+    [("/tmp/logs", {}), ("/data/logs", {}), ("/data", {}), ("/dev/shm/logs", {}), ("logs", {"workingDir": "/data"})],
+)
+def test_logs_on_a_volume_are_no_slip(folder: str, more: Object, tmp_path: Path) -> None:
+    changes = {"env": {"RANKLAUNCH_LOG_DIR": folder}, "security": {"readOnlyRootFilesystem": True}, **more}
+    slip = Slip("security.readOnlyRootFilesystem", changes, "")
+    changed = tmp_path / "changes.json"
+    changed.write_text(json.dumps(changes), encoding="utf-8")
+    done = helm("4", "install", RELEASE, RUN, "--values", case(slip.case), "--values", changed, "--dry-run=client")
+    assert done.returncode == 0, done.stderr
+    for text in (spec(tmp_path, slip).err, done.stdout):
+        assert "can be written" not in text
+
+
 def test_a_mount_without_a_path_is_one_problem(tmp_path: Path) -> None:
     slip = Slip("volumeMounts", {"volumeMounts": [{"name": "data"}]}, "required")
     ours, theirs = spec(tmp_path, slip).err, rendered_with("4", tmp_path, case(slip.case), slip.changes).stderr
