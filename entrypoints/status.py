@@ -75,7 +75,9 @@ def _limit(silence: Mapping[str, Any] | None, ranks: Iterable[Mapping[str, Any]]
     """How long nothing has moved, or at least nobody has written, and when the hang alarm comes."""
     if not silence:
         return
-    limit = f"hang alarm at {silence['limit_s']:g} s ({silence['setting']})"
+    limit_s = silence["limit_s"]
+    then_s = silence.get("then_s", limit_s)  # an older job has none
+    limit = f"hang alarm at {limit_s:g} s ({silence['setting']}){'' if then_s == limit_s else f', after the first step at {then_s:g} s'}"
     wrote = [rank["last_output_s"] for rank in ranks if isinstance(rank["last_output_s"], (int, float))]
     if silence["seconds"]:
         yield f"  silent {silence['seconds']:.0f} s; {limit}"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from testbench.judges.charts import Object
 
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 GPU, NPU = "volcano-torchrun-gpu", "volcano-msrun-npu"
 
 
@@ -35,6 +36,7 @@ def key(path: str, value: Any, meant: str) -> Slip:
 
 
 TOKEN = "hf_" + "abcdefghij" * 4
+DATA_READ_ONLY = {"volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}]}
 REMOVED = "removes it before ranks start"
 ONE_TEXT = "the program and its arguments in one text"
 SLIPS = (
@@ -45,6 +47,9 @@ SLIPS = (
     variable("RANKLAUNCH_MAXRESTARTS", "1", "did you mean RANKLAUNCH_MAX_RESTARTS?"),
     variable("RANKLAUNCH_COSNOLE", "0", "did you mean RANKLAUNCH_CONSOLE?"),
     variable("RANKLAUNCH_QWERTZ", "1", "ranklaunch has no such variable"),
+    variable("RANKLAUCH_HANG", "restart", "did you mean RANKLAUNCH_HANG?"),
+    variable("ranklaunch_hang", "restart", "did you mean RANKLAUNCH_HANG?"),
+    extra("RANKLAUCH_HANG", "restart", "did you mean RANKLAUNCH_HANG?"),
     variable("RANKLAUNCH_NODES", "three", "made from nodes; set that"),
     variable("RANKLAUNCH_HANG", "maybe", "expected one of observe, stop, restart, off"),
     variable("RANKLAUNCH_HANG_S", "5m", "expected seconds, a number"),
@@ -63,10 +68,21 @@ SLIPS = (
     variable("MASTER_PORT", "29500", "set network.masterPort"),
     variable("PET_NNODES", "2", "set nodes"),
     extra("MASTER_ADDR", "demo-0", REMOVED),
+    # logs
+    *(
+        Slip(
+            "security.readOnlyRootFilesystem",
+            {"env": {"RANKLAUNCH_LOG_DIR": folder}, "security": {"readOnlyRootFilesystem": True}, **more},
+            "env.RANKLAUNCH_LOG_DIR is on no volume of volumeMounts that can be written",
+            warned=True,
+        )
+        for folder, more in (("/logs", {}), ("logs", {}), ("/data/logs", DATA_READ_ONLY), ("../logs", {"workingDir": "/tmp"}))
+    ),
     # secrets
     variable("HF_TOKEN", "hf_abcdefgh", "a Secret in envFrom or extraEnv does not", warned=True),
     variable("AWS_SECRET_ACCESS_KEY", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
     variable("NOTE", TOKEN, "a Secret in envFrom or extraEnv does not", warned=True),
+    variable("DB_URL", "postgres://user:abc@db/train", "a Secret in envFrom or extraEnv does not", warned=True),
     Slip("args", {"args": ["--api-key abc"]}, "args", warned=True),
     Slip("args", {"args": [TOKEN]}, "args hold a secret for all to read (", warned=True),
     extra("DB_PASSWORD", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
@@ -90,12 +106,20 @@ SLIPS = (
     Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "those of Kueue are scheduling.kueueQueue", "jobset-torchrun-gpu"),
     Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue"),
     Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue", "acjob-msrun-npu"),
+    key("queue", "research", "scheduling.queue, or scheduling.kueueQueue with Kueue"),
+    Slip(f"labels.{KUEUE_QUEUE}", {"labels": {KUEUE_QUEUE: "a"}}, "set scheduling.kueueQueue", "jobset-torchrun-gpu"),
     # keys as Kubernetes has them
     Slip("env", {"env": [{"name": "A", "value": "b"}]}, "a list as Kubernetes has it goes into extraEnv"),
     Slip("image", {"image": "registry.example.com/train:1"}, "expected a map with keys of repository, tag"),
     key("restartPolicy", "OnFailure", "restart.maxRestarts"),
     key("backoffLimit", 3, "restart.maxRestarts"),
     key("restart.backoffLimit", 3, "restart.maxRestarts"),
+    key("hang.timeout", 600, "hang.seconds"),
+    key("restart.limit", 3, "restart.maxRestarts"),
+    key("networkTopology", {"mode": "hard"}, "scheduling.topology, a label of nodes"),
+    key("runPolicy", {"cleanPodPolicy": "None"}, "lifecycle, and restart"),
+    key("preemption", "restart", "restart.onEviction"),
+    key("pods", 2, "nodes"),
     key("command", ["python", "train.py"], "script, and args"),
     key("containers", [], "extraContainers"),
     key("imagePullPolicy", "Always", "image.pullPolicy"),
@@ -111,9 +135,15 @@ SLIPS = (
     key("securityContext", {}, "security"),
     key("serviceAccount", "trainer", "serviceAccountName"),
     key("podFailurePolicy", {}, "restart.noRetryExitCodes"),
-    key("livenessProbe", {}, "left out"),
+    key("livenessProbe", {}, "left out: a probe would end pods"),
+    key("readinessProbe", {}, "left out: pods must find each other before they are ready"),
     key("ports", [], "left out"),
     key("spec", {}, "left out"),
+    Slip("save.qwertz", {"save": {"qwertz": 1}}, "unknown key: expected one of signal, file"),
+    # ports
+    Slip("network.masterPort", {"network": {"masterPort": 18889}}, "expected different ports; musterPort is 18889"),
+    # mounts
+    Slip("volumeMounts[0].mountPath", {"volumeMounts": [{"name": "data"}]}, "required"),
 )  # fmt: skip
 
 

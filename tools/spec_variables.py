@@ -3,7 +3,7 @@
 - `forms`: each variable of ranklaunch's, with the pattern of its values and what they are in words; {} where any text may be right.
 - `removed`: names, and with * at the end beginnings of names, that ranklaunch removes before ranks start.
 - `elsewhere`: what other launchers call a variable of ranklaunch's, without the beginning.
-- `secrets`: patterns of names that hold secrets, of those of these that do not, and of values that are tokens whatever their name is.
+- `secrets`: patterns of names that hold secrets, of those of these that do not, and of values that hold tokens whatever their name is.
 
 tools/chart_values.py runs it. A pattern is right in Python and in Go, and takes at least what the variable's parser takes.
 """
@@ -51,6 +51,7 @@ TOKENS = "|".join(
         "glpat-[A-Za-z0-9_-]{20}",
         "AKIA[A-Z2-7]{16}",
         "xox[abprs]-[0-9]",
+        r"://[^/\s:@]*:[^/\s@]+@",  # the password of an address
     )
 )
 # Last words of names that say where a secret is.

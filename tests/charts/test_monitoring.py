@@ -31,7 +31,7 @@ SERIES = {
     "RanklaunchHang": 'ranklaunch_hang_suspected{{job_name="{run}", node="1", namespace="{namespace}"}}',
     "RanklaunchSlow": 'ranklaunch_slow{{job_name="{run}", node="0", namespace="{namespace}"}}',
     "RanklaunchRestarts": 'ranklaunch_restarts_total{{job_name="{run}", node="0", namespace="{namespace}"}}',
-    "RanklaunchFailed": 'ranklaunch_exit_code{{job_name="{run}", node="0", namespace="{namespace}"}}',
+    "RanklaunchExitCode": 'ranklaunch_exit_code{{job_name="{run}", node="0", namespace="{namespace}"}}',
 }
 
 
@@ -70,7 +70,7 @@ def judged(folder: Path, series: dict[str, str], alert: str, expected: list[Obje
 def test_alerts_are_about_metrics_that_there_are() -> None:
     page = (helpers.ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
     asked = {name for alert in ALERTS for name in re.findall(r"ranklaunch_\w+", alert.expr)}
-    assert len(asked) == len(ALERTS)
+    assert len(asked) == len(SERIES) == len(ALERTS) - 1  # RanklaunchFailed asks kube-state-metrics
     assert asked <= set(re.findall(r"ranklaunch_\w+", page))
 
 
@@ -94,6 +94,13 @@ def test_nothing_is_told_of_a_run_that_goes_well(alert: str, tmp_path: Path) -> 
     rules_of("job", tmp_path)
     series = {each.format(run="demo", namespace="team"): "0x10" for each in SERIES.values()}
     assert judged(tmp_path, series, alert, []) == ""
+
+
+def test_an_exit_code_that_is_scraped_once_fires(tmp_path: Path) -> None:
+    """The endpoint ends seconds after the exit code is known."""
+    rules_of("job", tmp_path)
+    series = {SERIES["RanklaunchExitCode"].format(run="demo", namespace="team"): "_x10 1 stale"}
+    assert fired(tmp_path, series, "RanklaunchExitCode") == ""
 
 
 @pytest.mark.parametrize("engine", OF_KUBERNETES)
@@ -167,6 +174,7 @@ def test_logs_of_a_root_that_cannot_be_written_go_to_a_volume() -> None:
     ("changes", "said"),
     [
         ({"security": {"readOnlyRootFilesystem": False}}, "Its logs go with it: a volume of all pods, named by"),
+        ({"env": {"RANKLAUNCH_LOG_DIR": "/logs"}}, "Its logs go with it: a volume of all pods, named by"),
         ({"env": {"RANKLAUNCH_LOG_DIR": "/data/logs"}}, "from the logs in /data/logs; of all nodes"),
         ({"envFrom": [{"configMapRef": {"name": "a"}}]}, "Warning: security.readOnlyRootFilesystem: logs go where envFrom says"),
         ({"restart": {"inPlace": 0}}, "Warning: hang.action=restart: as stop, for restart.inPlace is 0."),

@@ -66,6 +66,39 @@ def test_both_warn(slip: Slip, tmp_path: Path) -> None:
         assert not re.search(r"abc\b|abcdefgh", text)  # the secrets of the table
 
 
+@pytest.mark.parametrize(
+    ("folder", "more"),
+    [("/tmp/logs", {}), ("/data/logs", {}), ("/data", {}), ("/dev/shm/logs", {}), ("logs", {"workingDir": "/data"})],
+)
+def test_logs_on_a_volume_are_no_slip(folder: str, more: Object, tmp_path: Path) -> None:
+    changes = {"env": {"RANKLAUNCH_LOG_DIR": folder}, "security": {"readOnlyRootFilesystem": True}, **more}
+    slip = Slip("security.readOnlyRootFilesystem", changes, "")
+    changed = tmp_path / "changes.json"
+    changed.write_text(json.dumps(changes), encoding="utf-8")
+    done = helm("4", "install", RELEASE, RUN, "--values", case(slip.case), "--values", changed, "--dry-run=client")
+    assert done.returncode == 0, done.stderr
+    for text in (spec(tmp_path, slip).err, done.stdout):
+        assert "can be written" not in text
+
+
+def test_a_mount_without_a_path_is_one_problem(tmp_path: Path) -> None:
+    slip = Slip("volumeMounts", {"volumeMounts": [{"name": "data"}]}, "required")
+    ours, theirs = spec(tmp_path, slip).err, rendered_with("4", tmp_path, case(slip.case), slip.changes).stderr
+    assert [text.count("volumeMounts") for text in (ours, theirs)] == [1, 1]
+
+
+def test_a_reference_to_another_variable_is_no_secret(tmp_path: Path) -> None:
+    """Kubernetes puts the value of a Secret in for $(NAME)."""
+    variables = [{"name": "DB_PASSWORD", "value": "$(PW)"}, {"name": "DB_URL", "value": "postgres://user:$(PW)@db/train"}]
+    slip = Slip("extraEnv", {"extraEnv": variables}, "")
+    changed = tmp_path / "changes.json"
+    changed.write_text(json.dumps(slip.changes), encoding="utf-8")
+    done = helm("4", "install", RELEASE, RUN, "--values", case(slip.case), "--values", changed, "--dry-run=client")
+    assert done.returncode == 0, done.stderr
+    for text in (spec(tmp_path, slip).err, done.stdout):
+        assert "for all to read" not in text
+
+
 @every_helm
 def test_the_chart_of_runtimes_refuses_such_variables(major: str, tmp_path: Path) -> None:
     """All of env and extraEnv at once, but names that a runtime refuses for reasons of its own."""
@@ -78,7 +111,7 @@ def test_the_chart_of_runtimes_refuses_such_variables(major: str, tmp_path: Path
     done = helm(major, "template", RELEASE, RUNTIMES, "--values", changed)
     assert done.returncode != 0
     for slip in slips:
-        said = slip.remedy if "RANKLAUNCH_" in slip.path else "removes it before ranks start"
+        said = slip.remedy if "RANKLAUNCH_" in slip.path + slip.remedy else "removes it before ranks start"
         assert named(done.stderr, slip._replace(remedy=said)), slip
 
 

@@ -578,7 +578,10 @@ def test_who_does_not_answer_is_said_to_be_stopped(tmp_path: Path, monkeypatch: 
 
 
 WATCHED = {**ANSWER, "time": "2026-11-29T19:50:10.000+00:00", "ranks": [{**RANK, "last_output_s": 48.0}]}
-LIMIT = {"seconds": 0.0, "limit_s": 300.0, "setting": "RANKLAUNCH_HANG_S"}
+LIMIT = {"seconds": 0.0, "limit_s": 300.0, "setting": "RANKLAUNCH_HANG_S", "then_s": 300.0}
+OLDER = {name: value for name, value in LIMIT.items() if name != "then_s"}
+AT_FIRST = "without a sign of life, hang alarm at 1800 s (RANKLAUNCH_FIRST_STEP_S), after the first step at 900 s"
+FIRST_STEP = {**LIMIT, "limit_s": 1800.0, "setting": "RANKLAUNCH_FIRST_STEP_S", "then_s": 900.0}
 ALARM = {
     "since": "2026-11-29T19:45:00.000+00:00", "reason": "the job hangs; rank 3: it is elsewhere", "signals": ["CPU"], "suspects": [],
     "groups": ["rank 3: read at data.py:88", "ranks 0-2: all_reduce at train.py:40"],
@@ -590,6 +593,13 @@ ALARM = {
     [
         (None, None, []),
         (LIMIT, None, ["  last output 48 s ago; without a sign of life, hang alarm at 300 s (RANKLAUNCH_HANG_S)"]),
+        (OLDER, None, ["  last output 48 s ago; without a sign of life, hang alarm at 300 s (RANKLAUNCH_HANG_S)"]),
+        (
+            FIRST_STEP, None,
+            [
+                f"  last output 48 s ago; {AT_FIRST}",
+            ],
+        ),
         ({**LIMIT, "seconds": 130.0}, None, ["  silent 130 s; hang alarm at 300 s (RANKLAUNCH_HANG_S)"]),
         (
             LIMIT, ALARM,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ranklaunch.hangs.alarms import Judging
 from ranklaunch.hangs.detector import ALARM, OVER, WARNING, Change, Detector, Limits
 from ranklaunch.hangs.expect import parse
 from ranklaunch.hangs.frames import Frame, Rule
@@ -260,3 +264,12 @@ def test_no_alarm_while_any_rank_moves(windows: list[tuple[Seen, list[Seen]]], n
 def test_always_an_alarm_where_all_are_still(before: list[list[Seen]], nodes: int, last: Seen) -> None:
     said = fed(*[frame(*ranks) for ranks in before], *[frame(last)] * 5, nodes=nodes)
     assert said[-1][1].kind == ALARM
+
+
+def test_status_has_the_limit_after_the_first_step() -> None:
+    watch = SimpleNamespace(hang="observe", hang_s=900.0, expect="")
+    plan = SimpleNamespace(watch=watch, job=SimpleNamespace(node_index=0), muster=None)
+    attempt = MagicMock(plan=plan, loop=SimpleNamespace(clock=lambda: 5.0))
+    judging = Judging(attempt, Limits(900.0, 1800.0), 0.0)
+    expected = {"seconds": 0.0, "limit_s": 1800.0, "setting": "RANKLAUNCH_FIRST_STEP_S", "then_s": 900.0}
+    assert judging.silence() == expected

@@ -282,6 +282,8 @@ def test_settings_without_effect_are_said(method: str, env: dict[str, str], opti
         ("RANKLAUNCH_NPROC_PER_NODE", ", did you mean RANKLAUNCH_SLOTS?"),
         ("RANKLAUNCH_HANG_AFTER_S", ", did you mean RANKLAUNCH_HANG_S?"),  # not LOST_AFTER_S, though that has more letters of it
         ("RANKLAUNCH_zebra", ""),
+        ("RANKLAUCH_HANG", ", did you mean RANKLAUNCH_HANG?"),
+        ("ranklaunch_hang", ", did you mean RANKLAUNCH_HANG?"),
     ],
 )
 def test_variables_that_are_none_of_ours_are_said(name: str, hint: str) -> None:
@@ -298,6 +300,7 @@ def test_variables_that_others_call_like_ours_are_not_said() -> None:
     links = {"RANKLAUNCH_X_SERVICE_HOST": "10.0.0.1", "RANKLAUNCH_X_SERVICE_PORT": "80", "RANKLAUNCH_X_PORT": "tcp://10.0.0.1:80"}
     links.update({"RANKLAUNCH_X_PORT_80_TCP": "tcp://10.0.0.1:80", "RANKLAUNCH_X_PORT_80_TCP_ADDR": "10.0.0.1"})
     assert helpers.plan({**helpers.modelarts(1, 4), **links, "RANKLAUNCH_OUTER_RUN": "[]", "RANKLAUNCH_GRACE": ""}).warnings == ()
+    assert helpers.plan({**helpers.modelarts(1, 4), "RAY_HANG": "1", "RANKLAUCH_ZEBRA": "1", "LAUNCH_HANG": "1"}).warnings == ()
 
 
 def test_very_many_unknown_variables_are_counted() -> None:

@@ -44,6 +44,12 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- else if contains "_" .name }}
+{{- $parts := splitn "_" 2 (upper .name) }}
+{{- $own := printf "RANKLAUNCH_%s" $parts._1 }}
+{{- if and (hasKey $known.forms $own) (include "ranklaunch-runtimes.near" (dict "word" $parts._0 "names" (list "ranklaunch") "least" 80)) }}
+- {{ printf "%s: ranklaunch has no such variable%s" .place (include "ranklaunch-runtimes.meantVariable" (dict "name" $own "table" .table)) | toJson }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -82,7 +88,13 @@
 {{ include "ranklaunch-runtimes.object" (dict "path" $path "value" $value "kind" . "table" $.table) }}
 {{- end }}
 {{- else if ne $path "global" }}
-- {{ printf "%s: unknown key%s" $path (include "ranklaunch-runtimes.meant" (dict "path" $path "table" $.table)) | toJson }}
+{{- $legal := list }}
+{{- range concat $.table.keys $.table.groups }}
+{{- $below := trimPrefix $.place . }}
+{{- if and (hasPrefix $.place .) (not (contains "." $below)) }}{{ $legal = append $legal $below }}{{ end }}
+{{- end }}
+{{- $hint := include "ranklaunch-runtimes.meant" (dict "path" $path "table" $.table) | default (printf ": expected one of %s" (join ", " $legal)) }}
+- {{ printf "%s: unknown key%s" $path $hint | toJson }}
 {{- end }}
 {{- end }}
 {{- end -}}

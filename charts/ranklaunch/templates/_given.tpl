@@ -66,10 +66,10 @@ DisruptionTarget TerminationTarget
 {{- if kindIs "slice" .mounts }}
 {{- range .mounts }}
 {{- if kindIs "map" . }}
-{{- if not (has .name $.volumes) }}
+{{- if not (or (kindIs "invalid" .name) (has .name $.volumes)) }}
 - {{ printf "%s: name %v: no volume of this name in volumes" $.path .name | toJson }}
 {{- end }}
-{{- if not (hasPrefix "/" (.mountPath | toString)) }}
+{{- if not (or (kindIs "invalid" .mountPath) (hasPrefix "/" (.mountPath | toString))) }}
 - {{ printf "%s: mountPath %v: expected a path from the root" $.path .mountPath | toJson }}
 {{- end }}
 {{- if regexMatch "^/|(^|/)[.][.](/|$)" (.subPath | default "" | toString) }}

@@ -295,8 +295,9 @@
 - {{ printf "network.%s: %d: expected 1024 or more, for security.runAsUser is not root" $name $port | toJson }}
 {{- end }}
 {{- end }}
+{{- if not (int .musterPort) }}{{ $ports = append $ports 18889 }}{{ end }}
 {{- if ne (len $ports) (len (uniq $ports)) }}
-- "network.masterPort, network.musterPort, network.sshPort: expected different ports"
+- "network.masterPort, network.musterPort, network.sshPort: expected different ports; musterPort is 18889 unless it is set"
 {{- end }}
 {{- $metrics := ternary (int $.Values.metrics.port) 0 $.Values.metrics.enabled }}
 {{- if and $metrics (lt $metrics 1024) $.Values.security.runAsUser }}
@@ -393,7 +394,7 @@ PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- range $name, $value := get $.Values $place }}
 {{- $read := and (eq $place "labels") (eq $.Values.engine "acjob") (has $name (list "framework" "fault-scheduling" "fault-retry-times")) }}
 {{- if or $read (regexMatch $own $name) }}
-- {{ printf "%s.%s: the engine's or ranklaunch's own" $place $name | toJson }}
+- {{ printf "%s.%s: the engine's or ranklaunch's own%s" $place $name (ternary "; set scheduling.kueueQueue" "" (eq $name "kueue.x-k8s.io/queue-name")) | toJson }}
 {{- end }}
 {{- if and (eq $place "labels") (not (regexMatch (include "ranklaunch.labelPattern" $) $value)) }}
 - {{ printf "labels.%s: %s: expected at most 63 letters, digits, dashes, dots and underscores" $name $value | toJson }}

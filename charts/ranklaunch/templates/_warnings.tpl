@@ -10,7 +10,9 @@
 {{ include "ranklaunch.literalVariables" (dict "place" (printf "env.%s" $name) "text" $value) }}
 {{- end }}
 {{- range .Values.extraEnv }}
-{{- if and .value (or (regexMatch $secrets.tokens .value) (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets))) }}
+{{- /* Kubernetes puts another variable in for $(NAME). */}}
+{{- $text := regexReplaceAll `\$\([^)]*\)` (.value | default "" | toString) "" }}
+{{- if and $text (or (regexMatch $secrets.tokens $text) (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets))) }}
 - {{ printf "extraEnv: %s stands in the specification for all to read; %s" .name $safe | toJson }}
 {{- end }}
 {{- end }}
@@ -59,6 +61,24 @@
 {{- if and .Values.security.readOnlyRootFilesystem .Values.envFrom (not (hasKey .Values.env "RANKLAUNCH_LOG_DIR")) }}
 - "security.readOnlyRootFilesystem: logs go where envFrom says by RANKLAUNCH_LOG_DIR, or cannot be written; env.RANKLAUNCH_LOG_DIR, such as /tmp/ranklaunch-logs, settles it"
 {{- end }}
+{{- if include "ranklaunch.logsCannotBeWritten" . }}
+- "security.readOnlyRootFilesystem: env.RANKLAUNCH_LOG_DIR is on no volume of volumeMounts that can be written, and a run that cannot write its logs ends with 78"
+{{- end }}
+{{- end -}}
+
+{{/* Where the root cannot be written, and env names a folder below no mount that can be. */}}
+{{- define "ranklaunch.logsCannotBeWritten" -}}
+{{- $logs := get .Values.env "RANKLAUNCH_LOG_DIR" | default "" -}}
+{{- if and $logs .Values.security.readOnlyRootFilesystem -}}
+{{- if and .Values.workingDir (not (hasPrefix "/" $logs)) }}{{ $logs = printf "%s/%s" .Values.workingDir $logs }}{{ end -}}
+{{- $paths := list -}}
+{{- if .Values.shm.enabled }}{{ $paths = append $paths "/dev/shm" }}{{ end -}}
+{{- if include "ranklaunch.needsTmp" . }}{{ $paths = append $paths "/tmp" }}{{ end -}}
+{{- range .Values.volumeMounts }}{{ if not .readOnly }}{{ $paths = append $paths .mountPath }}{{ end }}{{ end -}}
+{{- $writable := false -}}
+{{- range $paths }}{{ if hasPrefix (printf "%s/" (clean .)) (printf "%s/" (clean $logs)) }}{{ $writable = true }}{{ end }}{{ end -}}
+{{- if not $writable }}true{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "ranklaunch.isSecret" -}}

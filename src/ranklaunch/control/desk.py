@@ -231,7 +231,8 @@ def _silence(at: float, answer: Mapping[str, Any], now: float) -> dict[str, Any]
         return None
     seconds, limit_s = float(silence["seconds"]), float(silence["limit_s"])
     aged = round(seconds + now - at, 1) if seconds else 0.0
-    return {"seconds": aged, "limit_s": limit_s, "setting": str(silence["setting"])[:MOST_SETTING]}
+    setting, then_s = str(silence["setting"])[:MOST_SETTING], float(silence.get("then_s", limit_s))
+    return {"seconds": aged, "limit_s": limit_s, "setting": setting, "then_s": then_s}
 
 
 def _merged(ranks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

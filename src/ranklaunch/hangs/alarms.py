@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.hangs import expect, suspicion, uncaught
-from ranklaunch.hangs.detector import ALARM, WARNING, Change, Detector, Limits
+from ranklaunch.hangs.detector import ALARM, FIRST_STEP_S, WARNING, Change, Detector, Limits
 from ranklaunch.hangs.frames import Frame, own, ranks_of, unpacked
 from ranklaunch.hangs.suspicion import Known, Suspect
 from ranklaunch.verdict import blame
@@ -118,10 +118,12 @@ class Judging:
         return frame._replace(ranks=ranks, raised=tuple(each for each in frame.raised if may_speak(node, each.rank)))
 
     def silence(self) -> dict[str, Any]:
-        """Return for how long nothing has moved, and the limit, as `status` has it."""
+        """Return for how long nothing has moved, and the limits now and after the first step, as `status` has them."""
         now = self._of.loop.clock()
         found = self._detector.silence(now)
-        return {"seconds": round(now - found.since, 1) if found.share else 0.0, "limit_s": found.limit_s, "setting": found.name}
+        then_s = self._of.plan.watch.hang_s if found.name == FIRST_STEP_S else found.limit_s
+        seconds = round(now - found.since, 1) if found.share else 0.0
+        return {"seconds": seconds, "limit_s": found.limit_s, "setting": found.name, "then_s": then_s}
 
     # An alarm
 

@@ -324,7 +324,7 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
     _warn_of_method(plan, reader, {variable.value for variable in of_method})
     unread = [variable for variable in _LEFT_ASIDE_BY_SOME if not reader.ledger.reading(variable.value)]
     _warn_of_no_effect(unread, reader, f"with method {plan.method}")
-    if _given_to_others((*_OF_EVERY_METHOD, *of_platform, *of_method), reader):
+    if _given_to_others((*_OF_EVERY_METHOD, *of_platform, *of_method), reader) or _nearly_own(reader):
         _warn_of_no_effect(_others(map(launchers.launcher, launchers.LAUNCHERS), of_method), reader, f"with method {plan.method}")
         of_others = _others(platforms.PLATFORMS.values(), (*_OF_EVERY_METHOD, *of_platform))
         # An option that is not the variable's is an option of launchers.
@@ -390,11 +390,24 @@ def _judge_ds_config(plan: Plan, reader: Reader) -> None:
 def _unknown(reader: Reader) -> tuple[str, ...]:
     """Return notes on variables that begin like ranklaunch's own and that no table has."""
     own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
-    if not own:
+    nearly = _nearly_own(reader)
+    if not own and not nearly:
         return ()
     from ranklaunch.plan.hints import unknown
 
-    return unknown.said([name for name in own if name not in _own_names()], reader.env, _own_names())
+    meant = {name: f"{PREFIX}{name.upper().partition('_')[2]}" for name in nearly}
+    misspelt = [name for name in own if name not in _own_names()] + [name for name in nearly if meant[name] in _own_names()]
+    return unknown.said(misspelt, reader.env, _own_names())
+
+
+def _nearly_own(reader: Reader) -> list[str]:
+    """Return names whose first word is nearly RANKLAUNCH: RANKLAUCH_HANG, ranklaunch_hang."""
+    names = [name for name in reader.env if name[:1] in "Rr" and 8 <= name.find("_") <= 12 and not name.startswith(PREFIX)]
+    if not names:
+        return []
+    from ranklaunch.plan.hints import unknown
+
+    return [name for name in names if unknown.begins_like_ours(name)]
 
 
 @functools.cache

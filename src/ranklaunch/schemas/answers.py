@@ -77,11 +77,12 @@ class RankNow(_OfAnyRank, total=False):
 
 class Silence(TypedDict):
     """Seconds for which nothing has moved, 0 where something does, and the limit after which the hang alarm comes. setting: the variable
-    that the limit comes from."""
+    that the limit comes from. then_s: the limit once a first step is known."""
 
     seconds: float
     limit_s: float
     setting: str
+    then_s: float
 
 
 class HangNow(Hang):

@@ -24,6 +24,7 @@ SUFFIXES: Mapping[str, str] = {
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
 NOT_OF_ASCEND_JOBS = ("hostUsers", "schedulingGates")  # fields of newer pods than its definition knows
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 OWN_LABELS = ("ranklaunch/", "app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")
 MOST_OF_OBJECTS = 20  # problems of a value that are told one by one
 
@@ -42,7 +43,8 @@ def _labels(spec: JobSpec) -> Iterator[str]:
     for place, names, reserved in (("labels", spec.labels, of_operator), ("annotations", spec.annotations, ())):
         for name in names:
             if name in reserved or name.startswith(OWN_LABELS):
-                yield f"{place}.{name}: the engine's or ranklaunch's own"
+                remedy = "; set scheduling.kueueQueue" if name == KUEUE_QUEUE else ""
+                yield f"{place}.{name}: the engine's or ranklaunch's own{remedy}"
 
 
 def _resources(spec: JobSpec) -> Iterator[str]:
@@ -75,9 +77,12 @@ def _ports(spec: JobSpec) -> Iterator[str]:
     metrics = spec.metrics.port if spec.metrics.enabled else 0
     if 0 < metrics < 1024 and spec.security.run_as_user:
         yield f"metrics.port={metrics}: expected 1024 or more, for security.runAsUser={spec.security.run_as_user} is not root"
-    given = [port for port in (network.ssh_port, network.master_port, network.muster_port) if port]
+    given = [port for port in (network.ssh_port, network.master_port, network.muster_port or MUSTER_PORT.default) if port]
     if len(set(given)) < len(given):
-        yield "network.masterPort, network.musterPort, network.sshPort: expected different ports"
+        yield (
+            "network.masterPort, network.musterPort, network.sshPort: expected different ports; "
+            f"musterPort is {MUSTER_PORT.default} unless it is set"
+        )
     if metrics and metrics in (*given, *ports(spec, with_metrics=False).values(), MUSTER_PORT.default):
         yield f"metrics.port={metrics}: expected another port than those of network"
 

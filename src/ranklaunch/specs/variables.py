@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pkgutil import get_data
 from typing import Any
 
+from ranklaunch.plan.hints.unknown import begins_like_ours
 from ranklaunch.redact.redact import environment
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.pod import DERIVED
@@ -54,6 +55,10 @@ def _problem(place: str, name: str, value: str) -> Iterator[str]:
         elif form and value.strip() and not re.match(form["pattern"], value):
             shown = environment({name: value})[name]
             yield f"{place}={shown!r}: expected {form['form']}"
+    elif not name.startswith(PREFIX):
+        meant = f"{PREFIX}{name.upper().partition('_')[2]}"
+        if meant in table()["forms"] and begins_like_ours(name):
+            yield f"{place}: ranklaunch has no such variable{_hint(meant)}"
 
 
 def is_removed(name: str) -> bool:

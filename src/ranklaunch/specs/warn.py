@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,11 @@ from ranklaunch.showing import clipped
 from ranklaunch.specs import rules as table
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
-from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_several_nodes, hours_of_deadline, own_key
+from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_several_nodes, hours_of_deadline, mounts, own_key
 
 LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
 SHELLS = ("sh", "bash", "dash", "zsh")
+REFERENCE = r"\$\([^)]*\)"
 NOTHING = r"(?!)"
 # Where a secret is safe, of kinds that have no Secrets of Kubernetes.
 SAFE = {
@@ -43,7 +45,9 @@ OWN_NAMES = {
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
-    extra_env = {str(each["name"]): str(each["value"]) for each in spec.extra_env if each.get("value")}
+    # Kubernetes puts another variable in for $(NAME).
+    literal = {str(each["name"]): re.sub(REFERENCE, "", str(each.get("value") or "")) for each in spec.extra_env}
+    extra_env = {name: text for name, text in literal.items() if text}
     yield from _secrets(spec, extra_env)
     yield from _both_restart(spec, {**spec.env, **extra_env})
     yield from _joined(spec)
@@ -51,6 +55,11 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     if spec.engine == "modelarts":
         yield from _on_modelarts(spec)
     yield from table.problems(spec, "warnings")
+    if spec.security.read_only_root_filesystem and not _can_write_logs(spec):
+        yield (
+            "security.readOnlyRootFilesystem: env.RANKLAUNCH_LOG_DIR is on no volume of volumeMounts that can be written, "
+            "and a run that cannot write its logs ends with 78"
+        )
     if spec.engine == "slurm":
         yield from slurm.warnings(spec)
     if spec.engine in OF_CLOUDS and has_several_nodes(spec) and not (own_key(spec) or "RANKLAUNCH_SECRET" in spec.cloud.secrets):
@@ -67,6 +76,14 @@ def _secrets(spec: JobSpec, extra_env: Mapping[str, str]) -> Iterator[str]:
     hidden = argv(spec.args)
     if hidden != spec.args:
         yield f"args hold a secret for all to read ({shlex.join(hidden)}); {safe} does not"
+
+
+def _can_write_logs(spec: JobSpec) -> bool:
+    """Return False if `env` names a log folder below no mount that can be written."""
+    given = spec.env.get("RANKLAUNCH_LOG_DIR", "")
+    folder = posixpath.normpath(posixpath.join(spec.working_dir, given))
+    writable = [posixpath.normpath(str(mount.get("mountPath"))) for mount in mounts(spec) if not mount.get("readOnly")]
+    return not given or any(f"{folder}/".startswith(f"{path}/") for path in writable)
 
 
 def _joined(spec: JobSpec) -> Iterator[str]:

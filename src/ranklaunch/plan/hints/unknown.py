@@ -10,6 +10,7 @@ from ranklaunch.errors import counted
 from ranklaunch.showing import clipped
 
 SAID = 8  # of them, one by one
+NEAR_BEGINNING = 0.85
 # What other launchers call it: no likeness of letters would lead there.
 ELSEWHERE = {
     "NPROC_PER_NODE": "SLOTS",
@@ -35,6 +36,12 @@ def elsewhere(option: str) -> str:
     return f"--{name.lower().replace('_', '-')}" if name else ""
 
 
+def begins_like_ours(name: str) -> bool:
+    """Return True if the first word of a name is nearly RANKLAUNCH, in any case of letters: RANKLAUCH_HANG, ranklaunch_hang."""
+    first = name.upper().partition("_")[0]
+    return difflib.SequenceMatcher(None, first, "RANKLAUNCH").ratio() >= NEAR_BEGINNING
+
+
 def said(names: Iterable[str], env: Mapping[str, str], known: Collection[str]) -> tuple[str, ...]:
     found = sorted(name for name in names if env[name].strip() and not _is_link(name, env[name]))
     return tuple(_each(found[:SAID], known)) + (
@@ -45,7 +52,7 @@ def said(names: Iterable[str], env: Mapping[str, str], known: Collection[str]) -
 def _each(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
     endings = [name[len("RANKLAUNCH_") :] for name in sorted(known)]
     for name in names:
-        ending = name[len("RANKLAUNCH_") :].upper()
+        ending = name.upper().partition("_")[2]
         near = ELSEWHERE.get(ending) or _nearest(ending, endings)
         hint = f", did you mean RANKLAUNCH_{near}?" if near else ""
         yield f"{clipped(name)} is no variable of ranklaunch's and has no effect{hint}"

@@ -71,7 +71,6 @@ class Alert(NamedTuple):
     summary: str
 
 
-_FAILED = 'max by (namespace) (ranklaunch_exit_code{OURS}) != 0 or max by (namespace) (kube_pod_status_phase{phase="Failed", THEIRS}) == 1'
 ALERTS = (
     Alert(
         "RanklaunchHang", "max by (namespace) (ranklaunch_hang_suspected{OURS}) == 1", "0m", "critical",
@@ -85,7 +84,16 @@ ALERTS = (
         "RanklaunchRestarts", "max by (namespace) (increase(ranklaunch_restarts_total{OURS}[15m])) > 0", "0m", "warning",
         "The ranks of NAME have failed, and started again in place",
     ),
-    Alert("RanklaunchFailed", _FAILED, "1m", "critical", "NAME has failed: the termination message of its pods says why"),
+    # The endpoint has the exit code only while a command for the verdict runs: no time to wait.
+    Alert(
+        "RanklaunchExitCode", "max by (namespace) (ranklaunch_exit_code{OURS}) != 0", "0m", "warning",
+        "A start of NAME has failed: the termination message of its pods says why",
+    ),
+    # A pod that the engine replaces is gone sooner than the minute.
+    Alert(
+        "RanklaunchFailed", 'max by (namespace) (kube_pod_status_phase{phase="Failed", THEIRS}) == 1', "1m", "critical",
+        "NAME has failed: the termination message of its pods says why",
+    ),
 )  # fmt: skip
 
 

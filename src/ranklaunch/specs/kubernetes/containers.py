@@ -17,10 +17,10 @@ def mounts(path: str, given: object, volumes: Sequence[object], taken: Sequence[
     """taken: paths that others are mounted at."""
     found = objects(given)
     for mount in found:
-        if mount.get("name") not in volumes:
+        if mount.get("name") is not None and mount["name"] not in volumes:
             yield f"{path}: name {mount.get('name')!r}: no volume of this name in volumes"
-        if not str(mount.get("mountPath", "")).startswith("/"):
-            yield f"{path}: mountPath {mount.get('mountPath')!r}: expected a path from the root"
+        if mount.get("mountPath") is not None and not str(mount["mountPath"]).startswith("/"):
+            yield f"{path}: mountPath {mount['mountPath']!r}: expected a path from the root"
         below = str(mount.get("subPath") or "")
         if below.startswith("/") or ".." in below.split("/"):
             yield f"{path}: subPath {below!r}: expected a path within the volume"
