@@ -41,6 +41,26 @@ def test_the_script_is_found_where_the_code_is(words: tuple[str, ...], script: s
 
 
 @pytest.mark.processes
+def test_lines_of_setup_stand_before_ranklaunch_which_replaces_their_shell(tmp_path: Path) -> None:
+    (tmp_path / "ranklaunch").write_text('#!/bin/sh\necho "$$ $TOOLKIT $3"\n', encoding="utf-8")
+    (tmp_path / "ranklaunch").chmod(0o755)
+    (tmp_path / "set_env.sh").write_text("export TOOLKIT=cann\n", encoding="utf-8")
+    setup = json.dumps([f"source {tmp_path}/set_env.sh"])
+    line = command("--set", f"modelarts.setup={setup}", "--", "/app/train.py")
+    assert line == f"source {tmp_path}/set_env.sh && exec ranklaunch run -- /app/train.py"
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    child = subprocess.Popen(["bash", "-c", line], env=env, stdout=subprocess.PIPE, text=True)
+    assert child.communicate(timeout=60)[0] == f"{child.pid} cann /app/train.py\n"
+
+
+@pytest.mark.parametrize("line", ["", "a\nb", "source x &&", "source x;", "# x", "source x # y"])
+def test_lines_of_setup_that_would_hide_ranklaunch_are_refused(line: str) -> None:
+    setup = f"modelarts.setup={json.dumps([line])}"
+    found = helpers.call("spec", *JOB, "--set", setup, "--", "train.py")
+    assert (found.code, "expected one line each" in found.err) == (78, True), found.err
+
+
+@pytest.mark.processes
 def test_the_platforms_variables_alone_are_put_in(tmp_path: Path) -> None:
     (tmp_path / "ranklaunch").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
     (tmp_path / "ranklaunch").chmod(0o755)

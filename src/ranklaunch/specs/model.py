@@ -229,6 +229,9 @@ class ModelArts:
     hang_retry: bool = flag(False, "ModelArts starts a job anew that it takes for hung")
     unconditional_retry: bool = flag(False, "ModelArts starts the job anew after any exit code but 0")
     volumes: Objects = objects("volumes, as the API has them: nfs, pfs or obs")
+    setup: tuple[str, ...] = texts(
+        "lines of the boot command before ranklaunch, as the shell takes them, such as source /usr/local/Ascend/cann/set_env.sh"
+    )
 
 
 @dataclass(frozen=True)
