@@ -166,6 +166,61 @@ def test_the_platforms_own_retries_are_asked_for() -> None:
     assert (found.code, "modelarts.hangRetry: ModelArts looks for hangs in jobs with GPUs or NPUs alone" in found.err) == (78, True)
 
 
+RETRIES = "restart.maxRestarts=2: ModelArts starts the job anew after a fault that it detects"
+HANGS = "modelarts.hangRetry: ModelArts may take what ranklaunch reads and writes for life"
+ALWAYS = ("--set", "modelarts.unconditionalRetry=true")
+WARNED = {
+    "retries": (("--max-restarts", "2"), RETRIES),
+    "retries after any code": (("--max-restarts", "2", *ALWAYS), ""),
+    "hang": (("--set", "modelarts.hangRetry=true"), HANGS),
+    "hang that ranklaunch ends": (
+        ("--set", "modelarts.hangRetry=true", "--set", "hang.action=stop", *ALWAYS),
+        "",
+    ),
+    "restart after a hang": (
+        ("--env", "RANKLAUNCH_HANG=restart"),
+        "env.RANKLAUNCH_HANG=restart: as stop, for restart.inPlace is 0",
+    ),
+    "both retry": (
+        ("--set", "restart.inPlace=2", *ALWAYS),
+        "RANKLAUNCH_MAX_RESTARTS=2 and modelarts.unconditionalRetry: what stays broken is tried 3",
+    ),
+    "ARF": (("--env", "MS_ENABLE_TFT={ARF:1}"), "env.MS_ENABLE_TFT has ARF, by which the ranks"),
+}
+
+
+@pytest.mark.parametrize(("options", "warning"), WARNED.values(), ids=WARNED)
+def test_retries_that_do_not_come_are_warned_of(options: tuple[str, ...], warning: str) -> None:
+    found = helpers.call("spec", *JOB, "--devices", "1", *options, "--", "train.py")
+    assert found.code == 0, found.err
+    assert found.err.startswith(f"ranklaunch: warning: {warning}" if warning else "")
+    assert len(found.err.splitlines()) == bool(warning)
+
+
+CODE_ELSEWHERE = {
+    "another folder": (("/b/proj/", "${MA_JOB_DIR}/code/train.py"), True),
+    "the last folder": (("/b/proj/", "${MA_JOB_DIR}/proj/train.py"), False),
+    "without a folder of the code": (("", "${MA_JOB_DIR}/code/train.py"), False),
+}
+
+
+@pytest.mark.parametrize(("job", "warned"), CODE_ELSEWHERE.values(), ids=CODE_ELSEWHERE)
+def test_a_script_beside_the_folder_of_the_code_is_warned_of(
+    job: tuple[str, str],
+    warned: bool,
+) -> None:
+    folder, script = job
+    found = helpers.call("spec", *JOB, "--set", f"modelarts.codeDir={folder}", "--", script)
+    where = "the code is put into ${MA_JOB_DIR}/proj, the last folder of modelarts.codeDir"
+    assert (found.code, where in found.err) == (0, warned), found.err
+
+
+def test_a_shell_that_sources_a_file_before_the_program_is_warned_of() -> None:
+    program = ("bash", "-c", "source x/set_env.sh && python train.py")
+    found = helpers.call("spec", *JOB, "--", *program)
+    assert (found.code, "put that line into modelarts.setup" in found.err) == (0, True), found.err
+
+
 def test_the_page_shows_what_comes_out() -> None:
     page = (helpers.ROOT / "docs" / "modelarts.md").read_text(encoding="utf-8")
     assert f"\n       {command(*CODE, '--', 'train.py', '--epochs', '3')}\n" in page
