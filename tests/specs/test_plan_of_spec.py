@@ -299,6 +299,15 @@ def test_the_command_line_is_wrong(tmp_path: Path, body: Callable[..., Path]) ->
     )
 
 
+def test_one_node_or_all_are_shown(body: Callable[..., Path]) -> None:
+    words = ("--node", "1", "--all-nodes")
+    found = helpers.call("plan", "--spec", str(body(*TWO)), *words)
+    assert (found.code, found.err.splitlines()[0]) == (
+        2,
+        "ranklaunch: --all-nodes and --node: expected one of the two, for every node or for one",
+    )
+
+
 def test_the_variable_is_read_too(body: Callable[..., Path]) -> None:
     found = helpers.call("plan", env={"RANKLAUNCH_SPEC": str(body(*TWO))})
     assert found.code == 0, found.err

@@ -15,7 +15,7 @@ from typing import Any
 
 from ranklaunch.cli import options
 from ranklaunch.env.reader import Reader
-from ranklaunch.env.settings import ENV_FILE, ROOT, SLOTS, SPEC
+from ranklaunch.env.settings import ALL_NODES, ENV_FILE, NODE_INDEX, ROOT, SLOTS, SPEC
 from ranklaunch.errors import MANY_DIGITS, ConfigError, has_many_digits
 from ranklaunch.files import NoFiles
 from ranklaunch.showing import clipped
@@ -76,6 +76,9 @@ def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> opt
         wanted = "the JSON that `ranklaunch spec modelarts` writes"
         msg = f"{where}: {error}; {SPEC.option} reads {wanted}"
         raise ConfigError(msg) from None
+    if dict(pairs).get(ALL_NODES.value) and NODE_INDEX.value in dict(pairs):
+        both = f"{ALL_NODES.option} and {NODE_INDEX.option}"
+        parser.refuse(f"{both}: expected one of the two, for every node or for one")
     run_pairs, program = options.JobParser("run", "", USAGE).split(run_words)
     values = {**dict(run_pairs), **dict(pairs)}
     if body.devices is None and not Reader(inside, NoFiles(), values).given(SLOTS):
