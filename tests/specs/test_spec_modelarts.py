@@ -166,6 +166,19 @@ def test_the_platforms_own_retries_are_asked_for() -> None:
     assert (found.code, "modelarts.hangRetry: ModelArts looks for hangs in jobs with GPUs or NPUs alone" in found.err) == (78, True)
 
 
+def test_a_variable_that_is_made_from_a_value_is_refused_with_its_option() -> None:
+    found = helpers.call("spec", *JOB, "--env", "RANKLAUNCH_METHD=torchrun", "--", "train.py")
+    remedy = "did you mean RANKLAUNCH_METHOD? It is made from mode; set that (--method)\n"
+    assert (found.code, found.err.endswith(remedy)) == (78, True), found.err
+
+
+def test_an_image_in_one_text_is_refused_with_its_map(tmp_path: Path) -> None:
+    (tmp_path / "v.json").write_text('{"image": "org/train:1.4"}', encoding="utf-8")
+    words = ("--values", str(tmp_path / "v.json"), "--flavor", "f", "--name", "a")
+    found = helpers.call("spec", "modelarts", *words, "--", "train.py")
+    assert (found.code, '{"repository": "org/train", "tag": "1.4"}' in found.err) == (78, True)
+
+
 RETRIES = "restart.maxRestarts=2: ModelArts starts the job anew after a fault that it detects"
 HANGS = "modelarts.hangRetry: ModelArts may take what ranklaunch reads and writes for life"
 ALWAYS = ("--set", "modelarts.unconditionalRetry=true")
