@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ranklaunch.cli import host_command, options, platform_file
 from ranklaunch.cli.preflight import Finding, findings
 from ranklaunch.env.features import CHECK_FORMAT, CHECK_VARIABLES
 from ranklaunch.env.job import Program
-from ranklaunch.env.settings import ROOT
+from ranklaunch.env.settings import ENV_FILE, ROOT
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason, shortened
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import make_plan
@@ -46,7 +46,16 @@ def _looked(given: options.Given) -> tuple[Plan | None, list[Finding]]:
     except ConfigError as error:
         return None, [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
     others = [*others, *platform_file.notes(given.request, plan)]
-    return plan, [*map(Finding, others), *findings(plan, given.request.env, given.own.get(ROOT))]
+    found = findings(plan, given.request.env, given.own.get(ROOT))
+    return plan, [*map(Finding, others), *_looked_for_here(given), *found]
+
+
+def _looked_for_here(given: options.Given) -> Iterator[Finding]:
+    """Yield a note if the environment is another container's and the files are this machine's."""
+    if given.own.get(ENV_FILE) and not given.own.get(ROOT):
+        where = "programs and files are looked for on this machine, not in the container of"
+        below = f"{ROOT.option} DIR looks below a folder of yours; or start check in the container"
+        yield Finding(f"{where} {ENV_FILE.option}: {below}")
 
 
 def _show_all(plan: Plan | None, found: Sequence[Finding]) -> None:

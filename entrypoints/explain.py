@@ -111,13 +111,22 @@ def _read(path: str) -> Log:
                 cut = max(0, len(data) + len(piece) - answer.MOST_BYTES)
                 data, skipped = (data + piece)[cut:], skipped + cut
     except OSError as error:
-        msg = f"{showing.one_line(path) or repr(path)}: {error.strerror}"
+        msg = f"{showing.one_line(path) or repr(path)}: {error.strerror}{_words_hint(path)}"
         raise ConfigError(msg) from None
     tool = next((tool for tool, begin in _COMPRESSED.items() if data.startswith(begin) and not skipped), "")
     if tool:
         msg = f"{showing.one_line(path)}: it is compressed: {tool} FILE | ranklaunch explain -"
         raise ConfigError(msg)
     return answer.end_of_log(data, skipped)
+
+
+def _words_hint(path: str) -> str:
+    """Return the end of the message about a missing file whose name is one of a known error."""
+    small = path.lower()
+    if os.path.exists(path) or not re.fullmatch(r"\w{4,}", small):
+        return ""
+    is_known = any(small in _searched(error) for error in catalogue.shipped())
+    return f"; known errors with this word: ranklaunch explain --find {path}" if is_known else ""
 
 
 def _forward(fd: int) -> int:

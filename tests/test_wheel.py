@@ -159,6 +159,7 @@ WHEEL = {
     "ranklaunch/env/job.py",
     "ranklaunch/env/parse.py",
     "ranklaunch/env/reader.py",
+    "ranklaunch/env/recovery.py",
     "ranklaunch/env/settings.py",
     "ranklaunch/env/tasks.py",
     "ranklaunch/env/tuning.py",

@@ -219,7 +219,8 @@ def test_several_nodes_of_msrun_are_refused_with_what_runs_them(words: tuple[str
     (said,) = caught.value.problems
     assert said.startswith(f"{named} on 2 nodes: ")
     assert "take --nodes 1" in said
-    assert "`make hosts N=2 METHOD=msrun`" in said
+    assert "`ranklaunch plan --all-nodes`" in said
+    assert "in a checkout of ranklaunch `make hosts N=2 METHOD=msrun`" in said
     assert len(of_nodes(env, *words, "--nodes", "1")) == 1
 
 

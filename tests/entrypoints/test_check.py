@@ -475,3 +475,23 @@ def check_too_old(found: int, said: str, code: int, package: str, folder: Path) 
     if code:
         assert f"{package.partition('-')[2]}, to which {folder}/venv/bin/" in said
         assert "is too old: " in said
+
+
+@pytest.mark.parametrize("option", ["", "--env-file", "--root"])
+def test_files_of_this_machine_are_noted_for_another_environment(
+    option: str,
+    train: Path,
+    tmp_path: Path,
+) -> None:
+    env_file = tmp_path / "env"
+    env_file.write_text("RANKLAUNCH_NODES=1\nPATH=/none\n", encoding="utf-8")
+    words = {
+        "": (),
+        "--env-file": ("--env-file", str(env_file)),
+        "--root": ("--env-file", str(env_file), "--root", str(tmp_path)),
+    }[option]
+    env = {"PATH": os.environ["PATH"], "RANKLAUNCH_NODES": "1"}
+    logs = str(tmp_path / "logs")
+    found = helpers.call("check", *words, "--slots", "1", "--log-dir", logs, str(train), env=env)
+    noted = "note: programs and files are looked for on this machine" in found.out
+    assert noted == (option == "--env-file"), found

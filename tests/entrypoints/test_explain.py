@@ -339,6 +339,8 @@ def test_a_key_of_very_many_parts_costs_nothing(tmp_path: Path) -> None:
 @helpers.for_each(
     [
         ([""], 78, "ranklaunch: '': No such file or directory\n"),
+        (["507054"], 78, "ranklaunch: 507054: No such file or directory; known errors with this word: ranklaunch explain --find 507054\n"),
+        (["zebra"], 78, "ranklaunch: zebra: No such file or directory\n"),
         (["/no/such\nfile"], 78, "ranklaunch: /no/such; file: No such file or directory\n"),
         (["--find", "x", "f"], 2, "ranklaunch: 1 file given: expected no file beside --find\n"),
         ([], 2, "ranklaunch: 0 files given: expected one file, or - for standard input\n"),

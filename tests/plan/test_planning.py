@@ -429,3 +429,11 @@ def test_malformed_values_are_told_together() -> None:
 def test_a_malformed_option_is_a_wrong_command_line() -> None:
     with pytest.raises(UsageError):
         helpers.plan({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_NODE": "1"}, hosts="a b/")
+
+
+@pytest.mark.parametrize(("restarts", "warned"), [("0", True), ("", True), ("2", False)])
+def test_a_restart_after_a_hang_without_restarts_is_warned_of(restarts: str, warned: bool) -> None:
+    env = {"RANKLAUNCH_HANG": "restart", "RANKLAUNCH_MAX_RESTARTS": restarts}
+    found = helpers.plan(helpers.modelarts(1, 2, 0, **env), method="spawn")
+    texts = [text for text in found.warnings if "RANKLAUNCH_MAX_RESTARTS is 0" in text]
+    assert len(texts) == warned

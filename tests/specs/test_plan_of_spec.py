@@ -131,6 +131,32 @@ def test_options_of_the_command_count_and_its_working_folder(body: Callable[...,
     assert plans(path)["processes"][0]["log"].startswith("/home/ma-user/work/logs/")
 
 
+ENVIRONMENT = "source /usr/local/Ascend/cann/set_env.sh"
+
+
+def test_lines_before_ranklaunch_are_left_out_of_the_plan(body: Callable[..., Path]) -> None:
+    setup = json.dumps([ENVIRONMENT, 'export A="x; y" || true'])
+    with_setup = plans(body("--set", f"modelarts.setup={setup}", *TWO), "--all-nodes")
+    assert with_setup == plans(body(*TWO), "--all-nodes")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{ENVIRONMENT} && exec ranklaunch run x.py",
+        f"{ENVIRONMENT}; exec /opt/bin/ranklaunch run x.py",
+        f"if [ -e '/a b' ]; then {ENVIRONMENT}; fi\nexec ranklaunch run x.py",
+        "echo '&& exec ranklaunch run y.py' && exec ranklaunch run x.py",
+    ],
+)
+def test_lines_before_ranklaunch_may_be_written_by_hand(
+    body: Callable[..., Path],
+    command: str,
+) -> None:
+    plan = plans(body(*TWO, change=put(COMMAND, command)))
+    assert plan["processes"][0]["argv"][-1] == "x.py"
+
+
 def test_parameters_inputs_and_outputs_reach_the_program(body: Callable[..., Path]) -> None:
     def change(data: Body) -> None:
         data["algorithm"]["parameters"] = [{"name": "lr", "value": "0.1"}]
@@ -209,7 +235,7 @@ WRONG = {
     ),
     "two commands": (
         put(COMMAND, "cd x && ranklaunch run x"),
-        "algorithm.command='cd x && ranklaunch run x': expected one command",
+        "; lines before it end with `&& exec ranklaunch run ...`",
     ),
     "a command in quotes": (
         put(COMMAND, 'ranklaunch run "`id`"'),
@@ -270,6 +296,15 @@ def test_the_command_line_is_wrong(tmp_path: Path, body: Callable[..., Path]) ->
     assert (found.code, found.err.splitlines()[0]) == (
         2,
         "ranklaunch: --spec has a program of its own: leave out train.py",
+    )
+
+
+def test_one_node_or_all_are_shown(body: Callable[..., Path]) -> None:
+    words = ("--node", "1", "--all-nodes")
+    found = helpers.call("plan", "--spec", str(body(*TWO)), *words)
+    assert (found.code, found.err.splitlines()[0]) == (
+        2,
+        "ranklaunch: --all-nodes and --node: expected one of the two, for every node or for one",
     )
 
 

@@ -41,6 +41,26 @@ def test_the_script_is_found_where_the_code_is(words: tuple[str, ...], script: s
 
 
 @pytest.mark.processes
+def test_lines_of_setup_stand_before_ranklaunch_which_replaces_their_shell(tmp_path: Path) -> None:
+    (tmp_path / "ranklaunch").write_text('#!/bin/sh\necho "$$ $TOOLKIT $3"\n', encoding="utf-8")
+    (tmp_path / "ranklaunch").chmod(0o755)
+    (tmp_path / "set_env.sh").write_text("export TOOLKIT=cann\n", encoding="utf-8")
+    setup = json.dumps([f"source {tmp_path}/set_env.sh"])
+    line = command("--set", f"modelarts.setup={setup}", "--", "/app/train.py")
+    assert line == f"source {tmp_path}/set_env.sh && exec ranklaunch run -- /app/train.py"
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    child = subprocess.Popen(["bash", "-c", line], env=env, stdout=subprocess.PIPE, text=True)
+    assert child.communicate(timeout=60)[0] == f"{child.pid} cann /app/train.py\n"
+
+
+@pytest.mark.parametrize("line", ["", "a\nb", "source x &&", "source x;", "# x", "source x # y"])
+def test_lines_of_setup_that_would_hide_ranklaunch_are_refused(line: str) -> None:
+    setup = f"modelarts.setup={json.dumps([line])}"
+    found = helpers.call("spec", *JOB, "--set", setup, "--", "train.py")
+    assert (found.code, "expected one line each" in found.err) == (78, True), found.err
+
+
+@pytest.mark.processes
 def test_the_platforms_variables_alone_are_put_in(tmp_path: Path) -> None:
     (tmp_path / "ranklaunch").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
     (tmp_path / "ranklaunch").chmod(0o755)
@@ -144,6 +164,74 @@ def test_the_platforms_own_retries_are_asked_for() -> None:
     }  # fmt: skip
     found = helpers.call("spec", *JOB, "--device-kind", "cpu", *hang, "--", "train.py")
     assert (found.code, "modelarts.hangRetry: ModelArts looks for hangs in jobs with GPUs or NPUs alone" in found.err) == (78, True)
+
+
+def test_a_variable_that_is_made_from_a_value_is_refused_with_its_option() -> None:
+    found = helpers.call("spec", *JOB, "--env", "RANKLAUNCH_METHD=torchrun", "--", "train.py")
+    remedy = "did you mean RANKLAUNCH_METHOD? It is made from mode; set that (--method)\n"
+    assert (found.code, found.err.endswith(remedy)) == (78, True), found.err
+
+
+def test_an_image_in_one_text_is_refused_with_its_map(tmp_path: Path) -> None:
+    (tmp_path / "v.json").write_text('{"image": "org/train:1.4"}', encoding="utf-8")
+    words = ("--values", str(tmp_path / "v.json"), "--flavor", "f", "--name", "a")
+    found = helpers.call("spec", "modelarts", *words, "--", "train.py")
+    assert (found.code, '{"repository": "org/train", "tag": "1.4"}' in found.err) == (78, True)
+
+
+RETRIES = "restart.maxRestarts=2: ModelArts starts the job anew after a fault that it detects"
+HANGS = "modelarts.hangRetry: ModelArts may take what ranklaunch reads and writes for life"
+ALWAYS = ("--set", "modelarts.unconditionalRetry=true")
+WARNED = {
+    "retries": (("--max-restarts", "2"), RETRIES),
+    "retries after any code": (("--max-restarts", "2", *ALWAYS), ""),
+    "hang": (("--set", "modelarts.hangRetry=true"), HANGS),
+    "hang that ranklaunch ends": (
+        ("--set", "modelarts.hangRetry=true", "--set", "hang.action=stop", *ALWAYS),
+        "",
+    ),
+    "restart after a hang": (
+        ("--env", "RANKLAUNCH_HANG=restart"),
+        "env.RANKLAUNCH_HANG=restart: as stop, for restart.inPlace is 0",
+    ),
+    "both retry": (
+        ("--set", "restart.inPlace=2", *ALWAYS),
+        "RANKLAUNCH_MAX_RESTARTS=2 and modelarts.unconditionalRetry: what stays broken is tried 3",
+    ),
+    "ARF": (("--env", "MS_ENABLE_TFT={ARF:1}"), "env.MS_ENABLE_TFT has ARF, by which the ranks"),
+}
+
+
+@pytest.mark.parametrize(("options", "warning"), WARNED.values(), ids=WARNED)
+def test_retries_that_do_not_come_are_warned_of(options: tuple[str, ...], warning: str) -> None:
+    found = helpers.call("spec", *JOB, "--devices", "1", *options, "--", "train.py")
+    assert found.code == 0, found.err
+    assert found.err.startswith(f"ranklaunch: warning: {warning}" if warning else "")
+    assert len(found.err.splitlines()) == bool(warning)
+
+
+CODE_ELSEWHERE = {
+    "another folder": (("/b/proj/", "${MA_JOB_DIR}/code/train.py"), True),
+    "the last folder": (("/b/proj/", "${MA_JOB_DIR}/proj/train.py"), False),
+    "without a folder of the code": (("", "${MA_JOB_DIR}/code/train.py"), False),
+}
+
+
+@pytest.mark.parametrize(("job", "warned"), CODE_ELSEWHERE.values(), ids=CODE_ELSEWHERE)
+def test_a_script_beside_the_folder_of_the_code_is_warned_of(
+    job: tuple[str, str],
+    warned: bool,
+) -> None:
+    folder, script = job
+    found = helpers.call("spec", *JOB, "--set", f"modelarts.codeDir={folder}", "--", script)
+    where = "the code is put into ${MA_JOB_DIR}/proj, the last folder of modelarts.codeDir"
+    assert (found.code, where in found.err) == (0, warned), found.err
+
+
+def test_a_shell_that_sources_a_file_before_the_program_is_warned_of() -> None:
+    program = ("bash", "-c", "source x/set_env.sh && python train.py")
+    found = helpers.call("spec", *JOB, "--", *program)
+    assert (found.code, "put that line into modelarts.setup" in found.err) == (0, True), found.err
 
 
 def test_the_page_shows_what_comes_out() -> None:

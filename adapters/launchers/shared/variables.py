@@ -65,7 +65,6 @@ VARIABLES = (
 FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of a rank that crashes, or that is ended by SIGABRT")
 
 RANKSIDE_PATH = rankside()
-_ARF = r"\bARF\b(?![\"']?\s*:\s*0)"  # in {TTP:1,UCE:1,ARF:1}
 _DEFAULT_ROUTE = r"(?m)^(\S+)\s+0{8}\s"
 
 
@@ -102,14 +101,14 @@ def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]
 
 
 def warn_of_recovery(reader: Reader) -> None:
-    """Warn of ARF, which needs the other ranks alive (MindSpore's page on high availability)."""
-    if reader.given(MINDSPORE_RECOVERY) and re.search(_ARF, reader.get(MINDSPORE_RECOVERY)):
-        reader.warn(
-            f"{MINDSPORE_RECOVERY.name} has ARF, by which the ranks that live wait until a failed one "
-            "is started anew: ranklaunch ends all ranks at the first failure, so ARF does nothing here: "
-            "take it out and let all ranks start anew (RANKLAUNCH_MAX_RESTARTS), or let MindCluster's "
-            "taskd start the ranks in place of ranklaunch"
-        )
+    """Warn of ARF, which needs the other ranks alive."""
+    if not reader.given(MINDSPORE_RECOVERY):
+        return
+    from ranklaunch.env import recovery  # few jobs set the variable
+
+    problem = recovery.problem(reader.get(MINDSPORE_RECOVERY))
+    if problem:
+        reader.warn(problem)
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ranklaunch.cli import options
 from ranklaunch.env.reader import Reader
-from ranklaunch.env.settings import ENV_FILE, ROOT, SLOTS, SPEC
+from ranklaunch.env.settings import ALL_NODES, ENV_FILE, NODE_INDEX, ROOT, SLOTS, SPEC
 from ranklaunch.errors import MANY_DIGITS, ConfigError, has_many_digits
 from ranklaunch.files import NoFiles
 from ranklaunch.showing import clipped
@@ -30,6 +30,8 @@ _VARIABLE = r"\$\{(\w+)\}|\$([A-Za-z_]\w*)"
 _PLAIN = re.compile(rf"'[^']*'|\\.|{_VARIABLE}|[^'\"\\$]+|.", re.DOTALL)
 _IN_QUOTES = re.compile(rf"\\.|{_VARIABLE}|[^\"\\$]+|.", re.DOTALL)
 _OPERATORS = re.compile(r"[;&|<>()`\n]")
+_END_OF_LINE = re.compile(r"&&|[;\n]")
+_EXEC = re.compile(r"\s*exec\s+(?:\S*/)?ranklaunch\s+run\b")
 _MARK = "\ue000{}\ue001"  # stands for the value of a variable until the command is split into words
 
 
@@ -74,6 +76,9 @@ def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> opt
         wanted = "the JSON that `ranklaunch spec modelarts` writes"
         msg = f"{where}: {error}; {SPEC.option} reads {wanted}"
         raise ConfigError(msg) from None
+    if dict(pairs).get(ALL_NODES.value) and NODE_INDEX.value in dict(pairs):
+        both = f"{ALL_NODES.option} and {NODE_INDEX.option}"
+        parser.refuse(f"{both}: expected one of the two, for every node or for one")
     run_pairs, program = options.JobParser("run", "", USAGE).split(run_words)
     values = {**dict(run_pairs), **dict(pairs)}
     if body.devices is None and not Reader(inside, NoFiles(), values).given(SLOTS):
@@ -151,7 +156,7 @@ def container(body: Body, of_image: Mapping[str, str]) -> dict[str, str]:
 
 def command_words(body: Body, env: Mapping[str, str]) -> list[str]:
     """Return what follows `ranklaunch run`, as the platform's shell would pass it on."""
-    words = _split(body.command, env)
+    words = _split(_after_setup(body.command), env)
     words = words[1:] if words[:1] == ["exec"] else words
     if len(words) < 2 or words[0].rpartition("/")[2] != "ranklaunch" or words[1] != "run":
         msg = f"algorithm.command={clipped(body.command)!r}: expected {USAGE}"
@@ -159,16 +164,34 @@ def command_words(body: Body, env: Mapping[str, str]) -> list[str]:
     return [*words[2:], *body.args]
 
 
+def _pieces(command: str) -> Iterator[tuple[re.Match[str], bool]]:
+    """Yield the pieces of a command in order; True for those within double quotes."""
+    at, in_quotes = 0, False
+    while at < len(command):
+        piece = (_IN_QUOTES if in_quotes else _PLAIN).match(command, at)
+        assert piece  # any character matches
+        yield piece, in_quotes
+        at = piece.end()
+        in_quotes ^= piece[0] == '"'
+
+
+def _after_setup(command: str) -> str:
+    """Return `exec ranklaunch run ...` alone, without the lines before, or the whole command."""
+    for piece, in_quotes in _pieces(command):
+        if in_quotes or piece[0][0] in "'\\":
+            continue
+        for end in _END_OF_LINE.finditer(command, piece.start(), piece.end()):
+            if _EXEC.match(command, end.end()):
+                return command[end.end() :].lstrip()
+    return command
+
+
 def _split(command: str, env: Mapping[str, str]) -> list[str]:
     """Split a command as a shell does, with variables replaced where it would."""
     pieces: list[str] = []
     values: list[str] = []
-    at, in_quotes = 0, False
-    while at < len(command):
-        found = (_IN_QUOTES if in_quotes else _PLAIN).match(command, at)
-        assert found  # any character matches
-        piece, at = found[0], found.end()
-        name = found[1] or found[2]
+    for found, in_quotes in _pieces(command):
+        piece, name = found[0], found[1] or found[2]
         if name:
             if name not in env:
                 of_image = f"{ENV_FILE.option} FILE gives the variables of the image"
@@ -181,10 +204,10 @@ def _split(command: str, env: Mapping[str, str]) -> list[str]:
             pieces.append(_MARK.format(len(values)))
             values.append(piece[1])
             continue
-        in_quotes ^= piece == '"'
         if _is_operator(piece, in_quotes):
             wanted = f"expected one command without {piece.strip() or 'line ends'!r}"
-            msg = f"algorithm.command={clipped(command)!r}: {wanted}"
+            setup = "lines before it end with `&& exec ranklaunch run ...`"
+            msg = f"algorithm.command={clipped(command)!r}: {wanted}; {setup}"
             raise _WrongBodyError(msg)
         pieces.append(piece)
     try:

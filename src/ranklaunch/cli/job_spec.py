@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -39,6 +40,7 @@ PATHS: dict[str, str] = {
     "--pool-id": "modelarts.poolId",
     "--partition": "slurm.partition",
 }
+OPTION_OF = {path: name for name, path in PATHS.items()}
 KEYS = dict(keys.every(JobSpec))
 VALUES = Option(
     "--values", "values", "values as YAML or JSON (docs/spec-values.md); may be repeated: a later file goes before an earlier one, and "
@@ -223,4 +225,11 @@ def _check(found: list[Problem], spec: JobSpec) -> None:
         raise UsageError("\n".join(problem.text for problem in found))
     texts = [problem.text for problem in found] or refuse.problems(spec)
     if texts:
-        raise ConfigError(list(dict.fromkeys(texts)))
+        raise ConfigError(list(dict.fromkeys(map(_with_option, texts))))
+
+
+def _with_option(text: str) -> str:
+    """Return a problem with the option of the value that it asks to set."""
+    asked = re.search(r"made from ([\w.]+); set that$", text)
+    option = OPTION_OF.get(asked[1]) if asked else None
+    return f"{text} ({option})" if option else text

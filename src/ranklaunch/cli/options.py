@@ -173,6 +173,8 @@ class JobParser(Parser):
     def _hint(self, name: str) -> str:
         from ranklaunch.plan.hints import unknown  # only mistakes need it
 
+        if name in {variable.option for variable in settings.PLAN_VARIABLES}:
+            return "; ranklaunch plan has it"
         meant = "" if name.replace("_", "-") in self.options else unknown.elsewhere(name)
         return f", did you mean '{meant}'?" if meant in self.options else super()._hint(name)
 

@@ -147,9 +147,9 @@ def _cluster(reader: Reader) -> Cluster:
     if method in BY_ADDRESS and nodes > 1:
         reader.problem(
             f"{reader.told(settings.METHOD)} on {nodes} nodes: {method} starts its scheduler on every "
-            "machine that has node 0's address, and here all nodes share this machine: take --nodes 1, "
-            f"or try several hosts, which `make hosts N={nodes} METHOD={method}` in ranklaunch's "
-            "repository makes (docs/local.md)"
+            "machine that has node 0's address, and here all nodes share this machine: take --nodes 1 "
+            "to run it, or `ranklaunch plan --all-nodes` to see what each node would start; in a checkout "
+            f"of ranklaunch `make hosts N={nodes} METHOD={method}` makes several hosts (docs/local.md)"
         )
     slots = settings.spread(reader, settings.SLOTS, reader.get(settings.SLOTS), nodes)
     reader.check()

@@ -136,6 +136,9 @@ def _trust(plan: Plan, reader: Reader) -> Trust:
 
 
 def _watch(plan: Plan, reader: Reader) -> Watch:
+    if reader.get(features.HANG) == features.RESTART and not reader.peek(settings.MAX_RESTARTS):
+        none = f"{settings.MAX_RESTARTS.name} is 0, so a hang ends the job with 75, as with {features.STOP}"
+        reader.warn(f"{reader.quoted(features.HANG)}: {none}")
     return Watch(
         hang=reader.get(features.HANG),
         hang_s=reader.get(features.HANG_S),

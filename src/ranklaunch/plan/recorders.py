@@ -69,7 +69,7 @@ def _of_hccl(folder: str) -> Iterable[Recorder]:
 def _of_cann(plan: Plan, logs: str) -> Iterable[Recorder]:
     name = "ASCEND_PROCESS_LOG_PATH"
     if not all(name in process.env for process in plan.processes):
-        yield Recorder(name, join(logs, "ascend"), "CANN's own logs, which are in the home else, and go with the container")
+        yield Recorder(name, join(logs, "ascend"), "CANN's own logs, kept as long as the log folder")
 
 
 def _unset(recorders: Iterable[Recorder], reader: Reader) -> list[Recorder]:

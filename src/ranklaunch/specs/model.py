@@ -226,9 +226,12 @@ class ModelArts:
     outputs: Objects = objects("folders that are copied out: name, obsUrl, and as an option localDir")
     log_url: str = text("", "OBS folder for logs, such as /bucket/log/", pattern=r"(?:obs:/)?/[^\0]*/")
     priority: int = whole(0, 0, 3, "1 to 3; 0: the platform's default")
-    hang_retry: bool = flag(False, "ModelArts starts a job anew that it takes for hung")
+    hang_retry: bool = flag(False, "ModelArts runs the boot command again in the same containers where it takes the job for hung")
     unconditional_retry: bool = flag(False, "ModelArts starts the job anew after any exit code but 0")
     volumes: Objects = objects("volumes, as the API has them: nfs, pfs or obs")
+    setup: tuple[str, ...] = texts(
+        "lines of the boot command before ranklaunch, as the shell takes them, such as source /usr/local/Ascend/cann/set_env.sh"
+    )
 
 
 @dataclass(frozen=True)

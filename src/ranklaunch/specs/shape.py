@@ -239,11 +239,18 @@ def _algorithm(spec: JobSpec) -> Shape:
     own = spec.modelarts
     return {
         "engine": {"image_url": common.image(spec)},
-        "command": " ".join(map(_word, [*common.COMMAND, *_program_on_modelarts(spec)])),
+        "command": _boot_command(spec),
         **common.given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
         "environments": {each["name"]: each["value"] for each in common.environment(spec)},
         **common.given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
     }
+
+
+def _boot_command(spec: JobSpec) -> str:
+    """Return the lines of setup and ranklaunch, which takes the place of their shell."""
+    words = " ".join(map(_word, [*common.COMMAND, *_program_on_modelarts(spec)]))
+    setup = spec.modelarts.setup
+    return " && ".join([*setup, f"exec {words}" if setup else words])
 
 
 def _program_on_modelarts(spec: JobSpec) -> list[str]:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from ranklaunch.env.parse import flag
 from ranklaunch.showing import shown
 from ranklaunch.specs import documents, familiar, keys
+from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.keys import Key
-from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.model import Image, JobSpec
 
 T = TypeVar("T")
 PATHS = tuple(keys.paths(JobSpec))
@@ -39,7 +40,9 @@ class Values:
         if values is None:
             return kind()
         if not isinstance(values, Mapping):
-            self._wrong(place.rstrip(".") or "values", values, f"expected a map with keys of {', '.join(keys.fields(kind))}")
+            names = ", ".join(keys.fields(kind))
+            hint = f", such as {json.dumps(parts_of_image(values))}" if kind is Image and isinstance(values, str) else ""
+            self._wrong(place.rstrip(".") or "values", values, f"expected a map with keys of {names}{hint}")
             return kind()
         known = keys.fields(kind)
         self.problems += map(Problem, _unknown([name for name in values if name not in known], known, place))

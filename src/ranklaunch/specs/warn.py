@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
+from ranklaunch.env import recovery
 from ranklaunch.errors import NO_PROGRESS, counted, number
 from ranklaunch.redact.redact import argv, environment
 from ranklaunch.showing import clipped
@@ -19,6 +20,7 @@ LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
 SHELLS = ("sh", "bash", "dash", "zsh")
 REFERENCE = r"\$\([^)]*\)"
 NOTHING = r"(?!)"
+SOURCES = r"(?:^|[;&]\s*)(?:source|\.)\s"
 # Where a secret is safe, of kinds that have no Secrets of Kubernetes.
 SAFE = {
     "modelarts": "a file on a volume (modelarts.volumes) that the program reads",
@@ -51,6 +53,9 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     yield from _secrets(spec, extra_env)
     yield from _both_restart(spec, {**spec.env, **extra_env})
     yield from _joined(spec)
+    arf = recovery.problem(spec.env.get(recovery.VARIABLE, ""))
+    if arf:
+        yield f"env.{arf}"
     yield from _literal(spec)
     if spec.engine == "modelarts":
         yield from _on_modelarts(spec)
@@ -102,6 +107,11 @@ def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:
             f"{IN_PLACE}={most} and restart.maxRestarts={starts - 1}: what stays broken is tried {most + 1} times in each of "
             f"{starts} starts{but}"
         )
+    elif most and spec.modelarts.unconditional_retry:
+        yield (
+            f"{IN_PLACE}={most} and modelarts.unconditionalRetry: what stays broken is tried {most + 1} times in "
+            "each start; ModelArts starts the job anew until it has failed three times in a row"
+        )
 
 
 def _on_modelarts(spec: JobSpec) -> Iterator[str]:
@@ -110,6 +120,12 @@ def _on_modelarts(spec: JobSpec) -> Iterator[str]:
         instead = f"set env.{own}, which says the same" if own else "leave it out"
         why = "ModelArts keeps this name for itself, and a job that sets it may not start"
         yield f"env.{name}: {why}: {instead}"
+    yield from _code_elsewhere(spec)
+    if _is_text_of_shell(spec) and any(re.search(SOURCES, text) for text in spec.args):
+        yield (
+            "args: a shell that sources a file stands in place of the program: put that line into modelarts.setup, "
+            "and the program itself after --; methods that start Python refuse a shell"
+        )
     hours, seconds = hours_of_deadline(spec), spec.lifecycle.deadline_seconds
     if hours * SECONDS_OF_HOUR != seconds:
         yield f"lifecycle.deadlineSeconds={seconds}: ModelArts counts hours; the job is stopped after {counted(hours, 'hour')}"
@@ -121,6 +137,16 @@ def _on_modelarts(spec: JobSpec) -> Iterator[str]:
             "the key of the muster is derived from the job's name, which others may guess: put one into a file that all nodes see, and its "
             "path into env.RANKLAUNCH_SECRET_FILE"
         )
+
+
+def _code_elsewhere(spec: JobSpec) -> Iterator[str]:
+    """Warn of a script in another folder than the one that codeDir is copied to."""
+    own = spec.modelarts
+    folder = posixpath.basename(own.code_dir.rstrip("/"))
+    found = re.match(r"\$\{MA_JOB_DIR\}/([^/]+)/", spec.script)
+    if folder and not own.local_code_dir and found and found[1] != folder:
+        where = f"the code is put into ${{MA_JOB_DIR}}/{folder}"
+        yield f"script={spec.script!r}: {where}, the last folder of modelarts.codeDir"
 
 
 def _is_text_of_shell(spec: JobSpec) -> bool:
