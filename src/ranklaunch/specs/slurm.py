@@ -10,7 +10,7 @@ from typing import Any
 from ranklaunch.env.settings import BY_MPI, FIRST_PORT, JOBS, PORTS_OF_A_JOB
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.image import is_file
-from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.model import UNLIMITED, JobSpec
 from ranklaunch.specs.places.quantities import MEBI, in_units
 
 MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
@@ -22,7 +22,6 @@ S_OF_REQUEUE = 10  # between the end of the ranks and the limit
 ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun", *BY_MPI)  # methods that need one on one node too
 PORTS_OF_OTHERS = ("MA_TORCHRUN_MASTER_PORT", "MSRUN_MASTER_PORT")  # variables by which a user may give that of the rendezvous
 EXPEDITED = "--requeue=expedite"  # of Slurm 25.11 and newer
-UNLIMITED = ("unlimited", "infinite", "0", "-1")
 
 # Options of which a script has one, with the value that the script's own comes from.
 ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -95,7 +94,7 @@ def _own(spec: JobSpec) -> Iterator[str]:
     yield from _given(mem=_memory(spec.resources.memory), time=own.time or _limit(spec.lifecycle.deadline_seconds))
     if own.save_before:
         yield f"--signal=B:USR1@{own.save_before}"
-    elif _is_limited(spec) and "--signal" not in names(own.directives):
+    elif common.has_sigterm_before_limit(spec):
         yield f"--signal=TERM@{min(spec.lifecycle.grace_period_seconds, MOST_S_OF_SIGNAL)}"
     if not (spec.restart.max_restarts and EXPEDITED in own.directives):
         yield "--requeue" if spec.restart.max_restarts else "--no-requeue"
@@ -154,16 +153,6 @@ def _limit(seconds: int) -> str:
     hours, minutes = divmod(math.ceil(seconds / 60), 60)
     days, hours = divmod(hours, 24)
     return f"{f'{days}-' if days else ''}{hours:02}:{minutes:02}:00"
-
-
-def _is_limited(spec: JobSpec) -> bool:
-    """Whether the script says when a start is ended."""
-    return bool(spec.lifecycle.deadline_seconds) or _time(spec).lower() not in ("", *UNLIMITED)
-
-
-def _time(spec: JobSpec) -> str:
-    """The time limit, as sbatch has it."""
-    return spec.slurm.time or next((each.partition("=")[2] for each in spec.slurm.directives if names([each]) == ["--time"]), "")
 
 
 def seconds_of(time: str) -> int | None:
@@ -246,10 +235,10 @@ def problems(spec: JobSpec) -> Iterator[str]:
 
 
 def _time_limit(spec: JobSpec) -> Iterator[str]:
-    deadline, time = spec.lifecycle.deadline_seconds, _time(spec)
+    deadline, time = spec.lifecycle.deadline_seconds, spec.slurm.time_limit
     path = f"lifecycle.deadlineSeconds={deadline}"
     found = seconds_of(time)
-    if spec.slurm.time and found is None and time.lower() not in UNLIMITED:
+    if spec.slurm.time and found is None and spec.slurm.time.lower() not in UNLIMITED:
         forms = "minutes, hours:minutes:seconds or days-hours:minutes:seconds, such as 90, 12:00:00 or 2-00:00:00"
         yield f"slurm.time={time!r}: expected {forms}"
     yield from _time_for_signal(spec, path, deadline)
@@ -362,6 +351,7 @@ def warnings(spec: JobSpec) -> Iterator[str]:
             "slurm.directives: --signal=B: reaches the script alone, which does not pass it on; leave the B: out, or let the script "
             "have the ranks save: --signal=B:USR1@300, without pyxis"
         )
+    yield from _save_warnings(spec)
     if warning_of(spec) and not spec.restart.max_restarts:
         yield "restart.maxRestarts is 0: after the save before the time limit the job ends, and is not requeued; set it (--max-restarts)"
     if EXPEDITED in own.directives and spec.restart.max_restarts:
@@ -373,5 +363,18 @@ def warnings(spec: JobSpec) -> Iterator[str]:
         )
 
 
+def _save_warnings(spec: JobSpec) -> Iterator[str]:
+    """Yield what a save before the time limit lacks: a way to ask the ranks, and the limit."""
+    if not warning_of(spec):
+        return
+    path = f"slurm.saveBefore={spec.slurm.save_before}" if spec.slurm.save_before else "slurm.directives: --signal=B:"
+    by_setup = any(name in line for name in BY_SAVE for line in spec.slurm.setup)
+    if not (spec.save.signal or spec.save.file or by_setup or set(BY_SAVE) & set(spec.env)):
+        yield f"{path}: no rank is asked to save, only stopped: set save.signal or save.file to what your trainer saves on"
+    if not (spec.slurm.time_limit or spec.lifecycle.deadline_seconds):
+        yield f"{path}: no time limit is set, so Slurm warns before the partition's limit, if there is one; set slurm.time"
+
+
+BY_SAVE = ("RANKLAUNCH_SAVE_SIGNAL", "RANKLAUNCH_SAVE_FILE")
 # Options of sbatch by which a task gets more CPUs than one.
 MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusive")
