@@ -173,6 +173,8 @@ class JobParser(Parser):
     def _hint(self, name: str) -> str:
         from ranklaunch.plan.hints import unknown  # only mistakes need it
 
+        if name in (settings.SLURM.option, settings.SPEC.option):
+            return ": an option of ranklaunch plan alone"
         meant = "" if name.replace("_", "-") in self.options else unknown.elsewhere(name)
         return f", did you mean '{meant}'?" if meant in self.options else super()._hint(name)
 
@@ -307,7 +309,8 @@ def text_of(own: Reader, variable: Variable[str]) -> str:
 
 
 def _env_bytes(path: str) -> bytes:
-    """Return the bytes of a regular file, or of an unnamed pipe."""
+    """Return the bytes of a regular file, or of an unnamed pipe. path: "-" is standard input."""
+    path = "/dev/stdin" if path == "-" else path
     try:
         return disk.read(disk.given(path), MOST_ENV_BYTES + 1)
     except disk.NotRegularError as error:
