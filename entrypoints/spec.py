@@ -26,6 +26,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         parser.refuse(f"no KIND given: expected one of {', '.join(KINDS)}")
     if argv[0] not in KINDS:
         parser.refuse(job_spec.unknown_kind(argv[0]))
+    parser.kind = argv[0]
     pairs, program = parser.split(argv[1:])
     spec = job_spec.read(argv[0], pairs, program)
     for warning in job_spec.warnings(spec):

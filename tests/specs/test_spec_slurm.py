@@ -15,6 +15,8 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.api import make_spec
+from ranklaunch.errors import ConfigError
 from ranklaunch.specs.slurm import seconds_of
 
 JOB = ("slurm", "--name", "llm")
@@ -278,6 +280,8 @@ def test_times_that_cannot_be_are_refused(options: tuple[str, ...], values: dict
         (("--device-kind", "npu"), "--gres=nvme:1", "--gres already, by devicesPerNode"),
         ((), "--ntasks=4", "--ntasks-per-node already, by devicesPerNode"),
         ((), "--nodes=4", "--nodes already, by nodes"),
+        (("--max-restarts", "1"), "--requeue=no", "--requeue already, by restart.maxRestarts (0: --no-requeue)"),
+        ((), "--gres=gpu:8", "--gpus-per-node already, by devicesPerNode, unless slurm.devices is none"),
         (("--cpu", "8"), "--cpus-per-gpu=4", "--cpus-per-task already, by resources.cpu"),
         (("--memory", "8Gi"), "--mem-per-cpu=4G", "--mem already, by resources.memory"),
         (("--partition", "a"), "--partition=b", "--partition already, by slurm.partition"),
@@ -286,6 +290,76 @@ def test_times_that_cannot_be_are_refused(options: tuple[str, ...], values: dict
 )
 def test_directives_that_the_script_has_are_refused(options: tuple[str, ...], directive: str, own: str) -> None:
     assert f"slurm.directives: {directive!r}: the script has {own}" in refusals(*options, directives=[directive])
+
+
+@helpers.for_each(
+    [
+        ((), "--exclude", "expected a value, as in --exclude=VALUE"),
+        ((), "--open-mode", "expected a value, as in --open-mode=VALUE"),
+        (("--working-dir", "/work"), "--chdir=/home", "the script changes to workingDir already"),
+        ((), "--wrap=hostname", "not for a script"),
+    ]
+)
+def test_directives_without_effect_are_refused(options: tuple[str, ...], directive: str, why: str) -> None:
+    assert f"slurm.directives: {directive!r}: {why}" in refusals(*options, directives=[directive])
+
+
+@helpers.for_each(
+    [
+        ({"time": "12"}, "slurm.time=12: 12 minutes to sbatch; hours are 12:00:00"),
+        ({"time": "12:00"}, "slurm.time=12:00: 12 minutes to sbatch; hours are 12:00:00"),
+        ({"directives": ["--time=8:30"]}, "slurm.directives: --time=8:30: 8 minutes"),
+        ({"time": "90"}, ""),
+        ({"time": "0-8"}, ""),
+        ({"resources__memory": "400G"}, "resources.memory=400G: 381470M to Slurm, whose units are powers of two; 400Gi is 400G there"),
+        ({"resources__memory": "400Gi"}, ""),
+        ({"restart__maxRestarts": "1", "directives": ["--open-mode=truncate"]}, "each start empties the output"),
+        ({"directives": ["--open-mode=truncate"]}, ""),
+        ({"directives": ["--signal=USR1@120"]}, "ranks that do not catch the signal die of it; set save.signal"),
+        ({"directives": ["--signal=USR1@120"], "save__signal": "USR1"}, ""),
+        ({"devices": "none"}, "slurm.devices=none: the script asks for no devices"),
+        ({"devices": "none", "directives": ["--gres=gpu:a100:8"]}, ""),
+        ({"network__masterPort": "4000", "network__musterPort": "4000"}, "expected different ports, found 4000, 4000"),
+        ({"network__masterPort": "4000", "network__musterPort": "4001"}, ""),
+    ]
+)
+def test_values_in_another_sense_are_said(values: dict[str, Any], said: str) -> None:
+    err = spec(**values).err
+    assert said in err
+    assert bool(err) is bool(said), err
+
+
+@helpers.for_each(
+    [
+        ("slurm.array=0-9", 'here it is slurm.directives=["--array=..."]'),
+        ("slurm.exclusive=true", 'here it is slurm.directives=["--exclusive"]'),
+        ("slurm.mailType=END", 'here it is slurm.directives=["--mail-type=..."]'),
+        ("slurm.requeue=false", "here it is restart.maxRestarts"),
+        ("slurm.gres=gpu:8", 'here it is slurm.devices=none and slurm.directives=["--gres=..."]'),
+        ("slurm.partitoin=a", "did you mean 'slurm.partition'?"),
+    ]
+)
+def test_keys_that_are_options_of_sbatch_lead_to_ours(given: str, hint: str) -> None:
+    name, _, value = given.partition("=")
+    assert hint in helpers.call("spec", *JOB, "--set", given, "--", "train.py").err
+    with pytest.raises(ConfigError, match=re.escape(hint)):
+        make_spec("slurm", {"name": "llm", "script": "train.py", "slurm": {name.partition(".")[2]: value}})
+
+
+@helpers.for_each(
+    [
+        ("-N", "; here it is --nodes"),
+        ("-t", "; here it is --set slurm.time=..."),
+        ("--array=0-9", "; here it is --set 'slurm.directives=[\"--array=...\"]'"),
+        ("--requeue", "; here it is --max-restarts"),
+        ("--gres=gpu:8", "; here it is --set slurm.devices=none and --set 'slurm.directives=[\"--gres=...\"]'"),
+        ("--bogus", ""),
+    ]
+)
+def test_options_of_sbatch_lead_to_ours(option: str, hint: str) -> None:
+    lines = helpers.call("spec", *JOB, option, "8", "--", "train.py").err.splitlines()
+    assert lines[0].endswith(f"unknown option {option!r}{hint}")
+    assert helpers.call("spec", "job", "-N", "8").err.splitlines()[0].endswith("unknown option '-N'")
 
 
 def test_directives_that_contradict_each_other_are_refused() -> None:
@@ -350,7 +424,8 @@ def saving(text: str) -> list[str]:
 def test_ranks_save_before_the_limit(values: dict[str, Any], signal: str, deadline: int) -> None:
     found = spec("--max-restarts", "1", time="12:00:00", save__signal="USR1", **values)
     save = f'ranklaunch save "$RANKLAUNCH_LOG_DIR" --deadline {deadline} ||'
-    assert (found.code, found.err, saving(found.out)) == (0, "", [f"trap is_warned=1 {signal}", save])
+    assert (found.code, saving(found.out)) == (0, [f"trap is_warned=1 {signal}", save])
+    assert ["seconds for a save" in line for line in found.err.splitlines()] == [True] * (deadline < 20)
     asked = [line.partition("=")[2] for line in found.out.splitlines() if line.startswith("#SBATCH --signal=")]
     wanted = values.get("directives", [f"--signal=B:USR1@{values.get('saveBefore')}"])
     assert asked == [wanted[0].partition("=")[2]]

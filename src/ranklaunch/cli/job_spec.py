@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from ranklaunch.env.settings import METHOD, TEMPLATES
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
 from ranklaunch.showing import shown
-from ranklaunch.specs import documents, familiar, keys, pod, refuse, warn
+from ranklaunch.specs import documents, familiar, keys, pod, refuse, sbatch, warn
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
@@ -61,11 +62,15 @@ OPTIONS = (
 
 
 class Parser(options.Parser):
-    """Knows what other tools call the values."""
+    """Parser of `ranklaunch spec`. kind: the engine, whose own names of options get a hint, as those of other tools."""
+
+    kind = ""
 
     def _hint(self, name: str) -> str:
         paths = tuple(keys.paths(JobSpec))
-        key = familiar.meant(name, paths)
+        key = (sbatch.meant(name) if self.kind == "slurm" else "") or familiar.meant(name, paths)
+        if key.startswith(("slurm.directives=", "slurm.devices=")):
+            return f"; here it is {' and '.join(f'--set {shlex.quote(each)}' for each in key.split(' and '))}"
         option = next((option for option, path in PATHS.items() if path == key), f"--set {key}=..." if key in paths else key)
         return f"; here it is {option}" if key else super()._hint(name)
 
@@ -168,7 +173,7 @@ def _of_engine(kind: str, values: Mapping[str, object], pairs: Iterable[tuple[st
 
 
 def _hint(path: str) -> str:
-    return nearest(path, KEYS) or familiar.hint(path, keys.paths(JobSpec)) or ": docs/spec-values.md has them all"
+    return sbatch.hint(path) or nearest(path, KEYS) or familiar.hint(path, keys.paths(JobSpec)) or ": docs/spec-values.md has them all"
 
 
 def _of_option(source: str, path: str, text: str, problems: list[Problem]) -> object:

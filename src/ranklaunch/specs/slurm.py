@@ -9,6 +9,7 @@ from typing import Any
 
 from ranklaunch.env.settings import BY_MPI, FIRST_PORT, JOBS, PORTS_OF_A_JOB
 from ranklaunch.specs import pod as common
+from ranklaunch.specs import sbatch
 from ranklaunch.specs.image import is_file
 from ranklaunch.specs.model import UNLIMITED, JobSpec
 from ranklaunch.specs.places.quantities import MEBI, in_units
@@ -33,12 +34,12 @@ ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("slurm.partition", ("--partition",)),
     ("slurm.account", ("--account",)),
     ("slurm.qos", ("--qos",)),
-    ("devicesPerNode and slurm.devices", ("--gpus-per-node", "--gpus", "--gpus-per-task", "--gpus-per-socket", "--gres")),
+    ("devicesPerNode, unless slurm.devices is none", ("--gpus-per-node", "--gpus", "--gpus-per-task", "--gpus-per-socket", "--gres")),
     ("resources.cpu", ("--cpus-per-task", "--cpus-per-gpu")),
     ("resources.memory", ("--mem", "--mem-per-cpu", "--mem-per-gpu")),
     ("slurm.time or lifecycle.deadlineSeconds", ("--time",)),
     ("slurm.saveBefore", ("--signal",)),
-    ("restart.maxRestarts", ("--requeue", "--no-requeue")),
+    ("restart.maxRestarts (0: --no-requeue)", ("--requeue", "--no-requeue")),
     ("slurm.output", ("--output",)),
 )  # fmt: skip
 # Of srun, with which its own are not to be given again.
@@ -270,6 +271,12 @@ def _directives(spec: JobSpec) -> Iterator[str]:
             yield f"slurm.directives: {directive!r}: the script has {name} already, by {value}"
         elif before:
             yield f"slurm.directives: {directive!r}: {names([before])[0]} is given before; leave one out"
+        elif directive.lstrip("-") in sbatch.NEEDS_VALUE:
+            yield f"slurm.directives: {directive!r}: expected a value, as in {directive}=VALUE"
+        elif names([directive]) == ["--chdir"] and spec.working_dir:
+            yield f"slurm.directives: {directive!r}: the script changes to workingDir already; leave one out"
+        elif names([directive]) == ["--wrap"]:
+            yield f"slurm.directives: {directive!r}: not for a script; the program stands at the end, after --"
 
 
 def _says(option: str) -> set[str]:
@@ -351,6 +358,7 @@ def warnings(spec: JobSpec) -> Iterator[str]:
             "slurm.directives: --signal=B: reaches the script alone, which does not pass it on; leave the B: out, or let the script "
             "have the ranks save: --signal=B:USR1@300, without pyxis"
         )
+    yield from _silent_values(spec)
     yield from _save_warnings(spec)
     if warning_of(spec) and not spec.restart.max_restarts:
         yield "restart.maxRestarts is 0: after the save before the time limit the job ends, and is not requeued; set it (--max-restarts)"
@@ -364,17 +372,58 @@ def warnings(spec: JobSpec) -> Iterator[str]:
 
 
 def _save_warnings(spec: JobSpec) -> Iterator[str]:
-    """Yield what a save before the time limit lacks: a way to ask the ranks, and the limit."""
-    if not warning_of(spec):
+    """Yield what a save before the time limit lacks: a way to ask the ranks, time, and the limit."""
+    warning = warning_of(spec)
+    if not warning:
         return
     path = f"slurm.saveBefore={spec.slurm.save_before}" if spec.slurm.save_before else "slurm.directives: --signal=B:"
-    by_setup = any(name in line for name in BY_SAVE for line in spec.slurm.setup)
-    if not (spec.save.signal or spec.save.file or by_setup or set(BY_SAVE) & set(spec.env)):
-        yield f"{path}: no rank is asked to save, only stopped: set save.signal or save.file to what your trainer saves on"
+    if not _is_asked(spec):
+        yield f"{path}: no rank is asked to save, only stopped: {HOW_TO_SAVE}"
+    if warning[1] < FEW_S:
+        yield f"{path}: {warning[1]} seconds for a save and the stop of all ranks; such as 300"
     if not (spec.slurm.time_limit or spec.lifecycle.deadline_seconds):
         yield f"{path}: no time limit is set, so Slurm warns before the partition's limit, if there is one; set slurm.time"
 
 
+def _is_asked(spec: JobSpec) -> bool:
+    """Return True if ranks have a way to be asked to save."""
+    by_setup = any(name in line for name in BY_SAVE for line in spec.slurm.setup)
+    return bool(spec.save.signal or spec.save.file or by_setup or set(BY_SAVE) & set(spec.env))
+
+
+def _silent_values(spec: JobSpec) -> Iterator[str]:
+    """Yield values that Slurm takes in another sense than their author may have meant."""
+    own, network, memory = spec.slurm, spec.network, spec.resources.memory
+    time, path = own.time_limit, "slurm.time" if own.time else "slurm.directives: --time"
+    minutes = re.fullmatch(r"([0-5]?[0-9])|([0-9]+):[0-9]+", time)
+    if minutes:
+        count = int(minutes[1] or minutes[2])
+        yield f"{path}={time}: {count} minutes to sbatch; hours are {count}:00:00"
+    if memory.endswith(DECIMAL):
+        binary = f"{memory[:-1]}{memory[-1].upper()}"
+        in_slurm = f"{_memory(memory)} to Slurm, whose units are powers of two"
+        yield f"resources.memory={memory}: {in_slurm}; {binary}i is {binary} there"
+    if spec.restart.max_restarts and "--open-mode=truncate" in own.directives:
+        path = "slurm.directives: --open-mode=truncate"
+        yield f"{path}: each start empties the output of the starts before; leave it out"
+    for directive in own.directives:
+        if re.match("--signal=(?:R:)?(?:SIG)?USR[12]", directive) and not _is_asked(spec):
+            why = "ranks that do not catch the signal die of it"
+            yield f"slurm.directives: {directive}: {why}; {HOW_TO_SAVE}"
+    has_devices = any(each.startswith(BY_OWN_DEVICES) for each in own.directives)
+    if own.devices == "none" and spec.device.kind != "cpu" and not has_devices:
+        example = 'put an option of your own into slurm.directives, such as ["--gres=gpu:8"]'
+        yield f"slurm.devices=none: the script asks for no devices; {example}"
+    ports = [each for each in (network.master_port, network.muster_port, network.ssh_port) if each]
+    if len(set(ports)) < len(ports):
+        names_of_ports = "network.masterPort, network.musterPort and network.sshPort"
+        yield f"{names_of_ports}: expected different ports, found {', '.join(map(str, ports))}"
+
+
+HOW_TO_SAVE = "set save.signal or save.file to what your trainer saves on"
+FEW_S = 30  # too few for a save, as a rule
+DECIMAL = ("k", "M", "G", "T")
+BY_OWN_DEVICES = ("--gres", "--gpus", "--exclusive", "--tres-per", "--constraint")
 BY_SAVE = ("RANKLAUNCH_SAVE_SIGNAL", "RANKLAUNCH_SAVE_FILE")
 # Options of sbatch by which a task gets more CPUs than one.
 MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusive")
