@@ -577,20 +577,20 @@ esac
 @pytest.mark.parametrize(
     ("env", "called"),
     [
-        ({"WARNED": "1", "CODE": "143"}, ["srun", "ranklaunch save ranklaunch-logs/job_70001 --deadline 290", "scontrol requeue 70001"]),
-        ({"WARNED": "1", "CODE": "0"}, ["srun", "ranklaunch save ranklaunch-logs/job_70001 --deadline 290"]),
+        ({"WARNED": "1", "CODE": "143"}, ["srun", "ranklaunch save ranklaunch-logs/job_70001.0 --deadline 290", "scontrol requeue 70001"]),
+        ({"WARNED": "1", "CODE": "0"}, ["srun", "ranklaunch save ranklaunch-logs/job_70001.0 --deadline 290"]),
         ({"CODE": "1"}, ["srun", "scontrol requeue 70001"]),
         ({"CODE": "78"}, ["srun"]),
         ({"CODE": "1", "SLURM_RESTART_COUNT": "10"}, ["srun"]),
         (
             {"WARNED": "1", "CODE": "143", "SAVE_CODE": "75", "SLURM_RESTART_COUNT": "10"},
-            ["srun", "ranklaunch save ranklaunch-logs/job_70001 --deadline 290", "scancel --signal=TERM 70001"],
+            ["srun", "ranklaunch save ranklaunch-logs/job_70001.0 --deadline 290", "scancel --signal=TERM 70001"],
         ),
     ],
 )
 def test_the_script_of_the_page_does_as_that_of_spec(env: dict[str, str], called: list[str], tmp_path: Path) -> None:
     values = {"saveBefore": "300", "save__signal": "USR1", "time": "12:00:00"}
-    written = script("--max-restarts", "10", "--env", "RANKLAUNCH_LOG_DIR=ranklaunch-logs/job_70001", "--cpu", "4", **values)
+    written = script("--max-restarts", "10", "--env", "RANKLAUNCH_LOG_DIR=ranklaunch-logs/job_70001.0", "--cpu", "4", **values)
     for name in ("srun", "ranklaunch", "scancel", "scontrol"):
         (tmp_path / name).write_text(PAGE, encoding="utf-8")
         (tmp_path / name).chmod(0o755)
