@@ -11,7 +11,6 @@ from ranklaunch.env.settings import TEMPLATES
 from ranklaunch.render.templates import Templates
 from ranklaunch.specs import rendered
 from ranklaunch.specs.model import KINDS
-from ranklaunch.specs.warn import warnings
 from ranklaunch.system import disk, submit
 from ranklaunch.system.disk import DiskFiles
 
@@ -27,9 +26,10 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         parser.refuse(f"no KIND given: expected one of {', '.join(KINDS)}")
     if argv[0] not in KINDS:
         parser.refuse(job_spec.unknown_kind(argv[0]))
+    parser.kind = argv[0]
     pairs, program = parser.split(argv[1:])
     spec = job_spec.read(argv[0], pairs, program)
-    for warning in warnings(spec):
+    for warning in job_spec.warnings(spec):
         sys.stderr.write(f"ranklaunch: warning: {warning}\n")
     text = rendered(spec, Templates(_folders(dict(pairs), env), options.bounded))
     _write(text)

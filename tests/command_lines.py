@@ -6,6 +6,10 @@ the command of rank 0. An output may go on after ...
 
 from __future__ import annotations
 
+_NO_ALLOCATION = (
+    "option --slurm='nodes=4,gpu=8': expected nodes=N,gpus=M, such as nodes=4,gpus=8, or nodes=N without GPUs, at most 1000000 and 4096; "
+    "'gpu=8' is none of them ..."
+)
 USAGE = {
     "plan": "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]",
     "check": "ranklaunch check [OPTIONS] [--] [PROGRAM [ARGS...]]",
@@ -51,6 +55,7 @@ ROWS: list[tuple[str, int, str]] = [
     ("plan --job-name=--odd --method=plain train.py", 0, "plain job_name='--odd' method='plain' : python -u train.py\n"),
     ("plan --method=plain --slurm nodes=1,gpus=2 train.py", 0, "plain method='plain' : python -u train.py\n"),
     ("plan --slurm=gpus=8 train.py", 2, "option --slurm='gpus=8': expected nodes=N,gpus=M, such as nodes=4,gpus=8, or nodes=N ..."),
+    ("plan --slurm=nodes=4,gpu=8 train.py", 2, _NO_ALLOCATION),
     ("run --slurm nodes=1 train.py", 2, "unknown option '--slurm'; ranklaunch plan has it\nUSAGE\n"),
     ("plan --verbose=yes train.py", 2, "option --verbose=yes: expected no value\nUSAGE\n"),
     ("plan --method", 2, "option --method: expected a value\nUSAGE\n"),

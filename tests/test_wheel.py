@@ -396,6 +396,7 @@ WHEEL = {
     "ranklaunch/specs/refuse_kubernetes.py",
     "ranklaunch/specs/rules.json",
     "ranklaunch/specs/rules.py",
+    "ranklaunch/specs/sbatch.py",
     "ranklaunch/specs/shape.py",
     "ranklaunch/specs/slurm.py",
     "ranklaunch/specs/values.py",

@@ -145,7 +145,7 @@ def allocated(env: Mapping[str, str], nodes: int, gpus: int) -> dict[str, str]:
         JOB_ID.name: "0", STEP_ID.name: "0", JOB_NODES.name: hosts, STEP_NODES.name: hosts, NODE_NAME.name: "node1",
         **dict.fromkeys(SIZE.names, number), "SLURM_NTASKS": number, **dict.fromkeys(TASKS.names, tasks),
         **dict.fromkeys(("SLURM_NODEID", "SLURM_PROCID", TASK_HERE.name), "0"),
-        **({"SLURM_GPUS_ON_NODE": str(gpus)} if gpus else {}),
+        **({"SLURM_GPUS_ON_NODE": str(gpus), "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(gpus)))} if gpus else {}),
     }  # fmt: skip
     leftover = ("SLURM_", "CUDA_VISIBLE_DEVICES")
     return {**{name: value for name, value in env.items() if not name.startswith(leftover)}, **step}

@@ -49,6 +49,7 @@ export SLURM_RESTART_COUNT="${SLURM_RESTART_COUNT:-0}"  # a failed device is the
 told=(
     RANKLAUNCH_SLOTS=8
     RANKLAUNCH_ACCELERATOR=gpu
+    RANKLAUNCH_GRACE_S=55
     RANKLAUNCH_METHOD=torchrun
 )
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.

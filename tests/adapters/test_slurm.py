@@ -427,6 +427,11 @@ def test_the_plan_of_an_allocation(asked: str, slots: list[int], kind: str) -> N
     assert [plan["job"]["node_index"] for plan in every] == list(range(len(slots)))
 
 
+def test_the_plan_of_an_allocation_keeps_its_gpus_beside_a_number_of_ranks() -> None:
+    job = helpers.call("plan", "--slurm", "nodes=2,gpus=8", "--slots", "4", "--format", "json", "train.py").json["job"]
+    assert (job["accelerator"], job["world_size"]) == ("gpu", 8)
+
+
 @helpers.for_each(["nodes=0", "nodes=x", "gpus=8", "nodes=2,gpus=", "nodes=2 gpus=8", "nodes=2,gpus=9999", "4", "nodes=70000"])
 def test_no_allocation(asked: str) -> None:
     found = helpers.call("plan", "--slurm", asked, "train.py")

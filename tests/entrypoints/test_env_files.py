@@ -198,7 +198,7 @@ SHOWN = [sys.executable, "-m", "ranklaunch", "plan", "--format=json", "--env-fil
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("line", ['"$@" <(env -0) x.py', 'env -0 | "$@" /dev/stdin x.py'])
+@pytest.mark.parametrize("line", ['"$@" <(env -0) x.py', 'env -0 | "$@" /dev/stdin x.py', 'env -0 | "$@" - x.py'])
 def test_a_pipe_is_read_to_its_end(line: str) -> None:
     env = {**os.environ, "RANKLAUNCH_SLOTS": "3", "LONG": "x" * 100_000}  # more than a pipe holds
     done = subprocess.run(["bash", "-c", line, "bash", *SHOWN], env=env, capture_output=True, text=True, timeout=60, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,6 +15,8 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.api import make_spec
+from ranklaunch.errors import ConfigError
 from ranklaunch.specs.slurm import seconds_of
 
 JOB = ("slurm", "--name", "llm")
@@ -277,6 +280,8 @@ def test_times_that_cannot_be_are_refused(options: tuple[str, ...], values: dict
         (("--device-kind", "npu"), "--gres=nvme:1", "--gres already, by devicesPerNode"),
         ((), "--ntasks=4", "--ntasks-per-node already, by devicesPerNode"),
         ((), "--nodes=4", "--nodes already, by nodes"),
+        (("--max-restarts", "1"), "--requeue=no", "--requeue already, by restart.maxRestarts (0: --no-requeue)"),
+        ((), "--gres=gpu:8", "--gpus-per-node already, by devicesPerNode, unless slurm.devices is none"),
         (("--cpu", "8"), "--cpus-per-gpu=4", "--cpus-per-task already, by resources.cpu"),
         (("--memory", "8Gi"), "--mem-per-cpu=4G", "--mem already, by resources.memory"),
         (("--partition", "a"), "--partition=b", "--partition already, by slurm.partition"),
@@ -285,6 +290,76 @@ def test_times_that_cannot_be_are_refused(options: tuple[str, ...], values: dict
 )
 def test_directives_that_the_script_has_are_refused(options: tuple[str, ...], directive: str, own: str) -> None:
     assert f"slurm.directives: {directive!r}: the script has {own}" in refusals(*options, directives=[directive])
+
+
+@helpers.for_each(
+    [
+        ((), "--exclude", "expected a value, as in --exclude=VALUE"),
+        ((), "--open-mode", "expected a value, as in --open-mode=VALUE"),
+        (("--working-dir", "/work"), "--chdir=/home", "the script changes to workingDir already"),
+        ((), "--wrap=hostname", "not for a script"),
+    ]
+)
+def test_directives_without_effect_are_refused(options: tuple[str, ...], directive: str, why: str) -> None:
+    assert f"slurm.directives: {directive!r}: {why}" in refusals(*options, directives=[directive])
+
+
+@helpers.for_each(
+    [
+        ({"time": "12"}, "slurm.time=12: 12 minutes to sbatch; hours are 12:00:00"),
+        ({"time": "12:00"}, "slurm.time=12:00: 12 minutes to sbatch; hours are 12:00:00"),
+        ({"directives": ["--time=8:30"]}, "slurm.directives: --time=8:30: 8 minutes"),
+        ({"time": "90"}, ""),
+        ({"time": "0-8"}, ""),
+        ({"resources__memory": "400G"}, "resources.memory=400G: 381470M to Slurm, whose units are powers of two; 400Gi is 400G there"),
+        ({"resources__memory": "400Gi"}, ""),
+        ({"restart__maxRestarts": "1", "directives": ["--open-mode=truncate"]}, "each start empties the output"),
+        ({"directives": ["--open-mode=truncate"]}, ""),
+        ({"directives": ["--signal=USR1@120"]}, "ranks that do not catch the signal die of it; set save.signal"),
+        ({"directives": ["--signal=USR1@120"], "save__signal": "USR1"}, ""),
+        ({"devices": "none"}, "slurm.devices=none: the script asks for no devices"),
+        ({"devices": "none", "directives": ["--gres=gpu:a100:8"]}, ""),
+        ({"network__masterPort": "4000", "network__musterPort": "4000"}, "expected different ports, found 4000, 4000"),
+        ({"network__masterPort": "4000", "network__musterPort": "4001"}, ""),
+    ]
+)
+def test_values_in_another_sense_are_said(values: dict[str, Any], said: str) -> None:
+    err = spec(**values).err
+    assert said in err
+    assert bool(err) is bool(said), err
+
+
+@helpers.for_each(
+    [
+        ("slurm.array=0-9", 'here it is slurm.directives=["--array=..."]'),
+        ("slurm.exclusive=true", 'here it is slurm.directives=["--exclusive"]'),
+        ("slurm.mailType=END", 'here it is slurm.directives=["--mail-type=..."]'),
+        ("slurm.requeue=false", "here it is restart.maxRestarts"),
+        ("slurm.gres=gpu:8", 'here it is slurm.devices=none and slurm.directives=["--gres=..."]'),
+        ("slurm.partitoin=a", "did you mean 'slurm.partition'?"),
+    ]
+)
+def test_keys_that_are_options_of_sbatch_lead_to_ours(given: str, hint: str) -> None:
+    name, _, value = given.partition("=")
+    assert hint in helpers.call("spec", *JOB, "--set", given, "--", "train.py").err
+    with pytest.raises(ConfigError, match=re.escape(hint)):
+        make_spec("slurm", {"name": "llm", "script": "train.py", "slurm": {name.partition(".")[2]: value}})
+
+
+@helpers.for_each(
+    [
+        ("-N", "; here it is --nodes"),
+        ("-t", "; here it is --set slurm.time=..."),
+        ("--array=0-9", "; here it is --set 'slurm.directives=[\"--array=...\"]'"),
+        ("--requeue", "; here it is --max-restarts"),
+        ("--gres=gpu:8", "; here it is --set slurm.devices=none and --set 'slurm.directives=[\"--gres=...\"]'"),
+        ("--bogus", ""),
+    ]
+)
+def test_options_of_sbatch_lead_to_ours(option: str, hint: str) -> None:
+    lines = helpers.call("spec", *JOB, option, "8", "--", "train.py").err.splitlines()
+    assert lines[0].endswith(f"unknown option {option!r}{hint}")
+    assert helpers.call("spec", "job", "-N", "8").err.splitlines()[0].endswith("unknown option '-N'")
 
 
 def test_directives_that_contradict_each_other_are_refused() -> None:
@@ -347,9 +422,10 @@ def saving(text: str) -> list[str]:
     ]
 )
 def test_ranks_save_before_the_limit(values: dict[str, Any], signal: str, deadline: int) -> None:
-    found = spec("--max-restarts", "1", time="12:00:00", **values)
+    found = spec("--max-restarts", "1", time="12:00:00", save__signal="USR1", **values)
     save = f'ranklaunch save "$RANKLAUNCH_LOG_DIR" --deadline {deadline} ||'
-    assert (found.code, found.err, saving(found.out)) == (0, "", [f"trap is_warned=1 {signal}", save])
+    assert (found.code, saving(found.out)) == (0, [f"trap is_warned=1 {signal}", save])
+    assert ["seconds for a save" in line for line in found.err.splitlines()] == [True] * (deadline < 20)
     asked = [line.partition("=")[2] for line in found.out.splitlines() if line.startswith("#SBATCH --signal=")]
     wanted = values.get("directives", [f"--signal=B:USR1@{values.get('saveBefore')}"])
     assert asked == [wanted[0].partition("=")[2]]
@@ -388,6 +464,38 @@ def test_the_page_the_catalogue_and_the_spec_name_the_same_signal() -> None:
 
 def test_a_save_without_a_requeue_is_said() -> None:
     assert "restart.maxRestarts is 0: after the save before the time limit the job ends" in spec(saveBefore="300").err
+
+
+@helpers.for_each(
+    [
+        ({"saveBefore": "300"}, True, True),
+        ({"saveBefore": "300", "time": "infinite"}, True, True),
+        ({"directives": ["--signal=B:USR1@300", "--time=60"]}, True, False),
+        ({"saveBefore": "300", "time": "60", "setup": ["export RANKLAUNCH_SAVE_FILE=$PWD/save"]}, False, False),
+        ({"saveBefore": "300", "save__file": "/work/save"}, False, True),
+        ({"saveBefore": "300", "save__signal": "USR1", "time": "60"}, False, False),
+        ({"time": "60"}, False, False),
+    ]
+)
+def test_a_save_that_nobody_is_asked_for_or_without_a_limit_is_said(values: dict[str, Any], unasked: bool, unlimited: bool) -> None:
+    err = spec("--max-restarts", "1", **values).err
+    assert ("no rank is asked to save" in err, "no time limit is set" in err) == (unasked, unlimited), err
+
+
+@helpers.for_each(
+    [
+        ({"time": "60"}, ["55"]),
+        ({"directives": ["--time=60"]}, ["55"]),
+        ({"time": "60", "lifecycle__gracePeriodSeconds": "120"}, ["115"]),
+        ({"lifecycle__deadlineSeconds": "3600"}, ["55"]),
+        ({}, []),
+        ({"time": "unlimited"}, []),
+        ({"time": "60", "directives": ["--signal=USR2@90"]}, []),
+        ({"time": "60", "saveBefore": "300"}, []),
+    ]
+)
+def test_ranks_have_the_grace_that_slurm_is_asked_for(values: dict[str, Any], grace: list[str]) -> None:
+    assert re.findall(r"^    RANKLAUNCH_GRACE_S=(.*)$", script(**values), re.MULTILINE) == grace
 
 
 def test_an_expedited_requeue_stands_in_place_of_the_scripts_own() -> None:
@@ -446,6 +554,55 @@ def test_the_verdict_becomes_the_jobs_comment_and_its_host_is_left_out(tmp_path:
     assert ended(tmp_path, array=array) == (75, of_task)
     hostile = {"reason": "no", "suspect_host": {"host": "n1 $(x)", "node": 0, "why": "no"}}
     assert ended(tmp_path, verdict=hostile) == (75, ["JobId=70001", "Comment=no", *REQUEUED[:3]])
+
+
+def page_script() -> str:
+    """Return the script of docs/slurm.md that saves before the time limit."""
+    text = (helpers.ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
+    block = text.partition("The same in a script of yours, ")[2].partition(":\n\n")[2]
+    return "".join(line[4:] + "\n" for line in itertools.takewhile(lambda line: not line or line[0] == " ", block.splitlines()))
+
+
+PAGE = """\
+#!/bin/bash
+echo "$(basename "$0") $*" | sed 's/^srun .*/srun/' >>called
+case $0 in
+    */srun) ((WARNED)) && kill -USR1 $PPID && sleep 0.5; exit "$CODE" ;;
+    */ranklaunch) exit "$SAVE_CODE" ;;
+esac
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("env", "called"),
+    [
+        ({"WARNED": "1", "CODE": "143"}, ["srun", "ranklaunch save ranklaunch-logs/job_70001.0 --deadline 290", "scontrol requeue 70001"]),
+        ({"WARNED": "1", "CODE": "0"}, ["srun", "ranklaunch save ranklaunch-logs/job_70001.0 --deadline 290"]),
+        ({"CODE": "1"}, ["srun", "scontrol requeue 70001"]),
+        ({"CODE": "78"}, ["srun"]),
+        ({"CODE": "1", "SLURM_RESTART_COUNT": "10"}, ["srun"]),
+        (
+            {"WARNED": "1", "CODE": "143", "SAVE_CODE": "75", "SLURM_RESTART_COUNT": "10"},
+            ["srun", "ranklaunch save ranklaunch-logs/job_70001.0 --deadline 290", "scancel --signal=TERM 70001"],
+        ),
+    ],
+)
+def test_the_script_of_the_page_does_as_that_of_spec(env: dict[str, str], called: list[str], tmp_path: Path) -> None:
+    values = {"saveBefore": "300", "save__signal": "USR1", "time": "12:00:00"}
+    written = script("--max-restarts", "10", "--env", "RANKLAUNCH_LOG_DIR=ranklaunch-logs/job_70001.0", "--cpu", "4", **values)
+    for name in ("srun", "ranklaunch", "scancel", "scontrol"):
+        (tmp_path / name).write_text(PAGE, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    around = {"WARNED": "0", "SAVE_CODE": "0", "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "70001", "SLURM_NNODES": "1"}
+    for text in (page_script(), written):
+        (tmp_path / "called").write_text("", encoding="utf-8")
+        words = ["bash", "-s"]
+        done = subprocess.run(
+            words, input=text, env={**around, **env}, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        lines = (tmp_path / "called").read_text(encoding="utf-8").splitlines()
+        assert (done.returncode, [line for line in lines if "--oneliner" not in line]) == (int(env["CODE"]), called), done.stderr
 
 
 @pytest.mark.processes

@@ -25,7 +25,7 @@ from ranklaunch.render.templates import Templates
 from ranklaunch.report import assembly
 from ranklaunch.report import model as reports
 from ranklaunch.report.model import Report
-from ranklaunch.specs import rendered, warn
+from ranklaunch.specs import rendered
 from ranklaunch.specs.model import KINDS
 
 __all__ = [
@@ -73,7 +73,7 @@ def make_spec(kind: str, values: Mapping[str, object]) -> str:
             raise UsageError(job_spec.unknown_kind(kind))
         spec = job_spec.of_values(kind, values)
         text = rendered(spec, Templates())
-    for note in warn.warnings(spec):
+    for note in job_spec.warnings(spec):
         warnings.warn(reason(note), UserWarning, stacklevel=2)
     return text
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ranklaunch.adapters import launchers
+from ranklaunch.adapters.launchers.shared import place_conflicts, starters
+from ranklaunch.adapters.launchers.shared.place_conflicts import Place
 from ranklaunch.cli import options
 from ranklaunch.cli.options import Option
-from ranklaunch.env.settings import TEMPLATES
+from ranklaunch.env.job import Program
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import METHOD, TEMPLATES
 from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.files import NoFiles
 from ranklaunch.showing import shown
-from ranklaunch.specs import documents, familiar, keys, refuse
+from ranklaunch.specs import documents, familiar, keys, pod, refuse, sbatch, warn
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
@@ -57,11 +64,15 @@ OPTIONS = (
 
 
 class Parser(options.Parser):
-    """Knows what other tools call the values."""
+    """Parser of `ranklaunch spec`. kind: the engine, whose own names of options get a hint, as those of other tools."""
+
+    kind = ""
 
     def _hint(self, name: str) -> str:
         paths = tuple(keys.paths(JobSpec))
-        key = familiar.meant(name, paths)
+        key = (sbatch.meant(name) if self.kind == "slurm" else "") or familiar.meant(name, paths)
+        if key.startswith(("slurm.directives=", "slurm.devices=")):
+            return f"; here it is {' and '.join(f'--set {shlex.quote(each)}' for each in key.split(' and '))}"
         option = next((option for option, path in PATHS.items() if path == key), f"--set {key}=..." if key in paths else key)
         return f"; here it is {option}" if key else super()._hint(name)
 
@@ -81,6 +92,33 @@ def of_values(kind: str, values: Mapping[str, object]) -> JobSpec:
     spec = reading.spec({**values, "engine": kind})
     _check([*_of_engine(kind, values, ()), *reading.problems], spec)
     return spec
+
+
+def warnings(spec: JobSpec) -> list[str]:
+    """Return what the author of a correct specification should know."""
+    return [*warn.warnings(spec), *_warnings_of_launcher(spec)]
+
+
+def _warnings_of_launcher(spec: JobSpec) -> Iterator[str]:
+    """Yield why `run` will refuse a program that is a launcher itself, by the table of `plan`."""
+    program = Program(spec.module or spec.script, spec.args, bool(spec.module))
+    found = starters.Starters().find(program, spec.env)
+    if not found:
+        return
+    method = {each["name"]: each.get("value", "") for each in pod.environment(spec)}.get(METHOD.names[0], "")
+    instead = found.instead.removeprefix("ranklaunch run ")
+    remedy = f"write {instead}" if instead.startswith("--method") else f"write {instead}, without {found.name}"
+    if found.is_run_within(program):
+        yield f"the program is {found.name}, which would start the same job below this one, so it will not start: {remedy}"
+    elif method and method not in launchers.ONCE:
+        yield f"mode={method} would start {found.name}, which starts ranks itself, for each rank, so it will not start: {remedy}"
+    elif not method:
+        # Unknown: files of the container, and the address of node 0.
+        reader = Reader(spec.env, NoFiles(), {})
+        places = (Place(spec.nodes, node, "", reader=reader) for node in (0, spec.nodes - 1))
+        wrong = next(filter(None, (place_conflicts.reason(found, place, spec.env) for place in places)), "")
+        if wrong:
+            yield f"nodes={spec.nodes}, and the program is {found.name}, {wrong}, so it will not start: {remedy}"
 
 
 def unknown_kind(kind: str) -> str:
@@ -137,7 +175,7 @@ def _of_engine(kind: str, values: Mapping[str, object], pairs: Iterable[tuple[st
 
 
 def _hint(path: str) -> str:
-    return nearest(path, KEYS) or familiar.hint(path, keys.paths(JobSpec)) or ": docs/spec-values.md has them all"
+    return sbatch.hint(path) or nearest(path, KEYS) or familiar.hint(path, keys.paths(JobSpec)) or ": docs/spec-values.md has them all"
 
 
 def _of_option(source: str, path: str, text: str, problems: list[Problem]) -> object:

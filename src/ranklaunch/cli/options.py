@@ -309,7 +309,8 @@ def text_of(own: Reader, variable: Variable[str]) -> str:
 
 
 def _env_bytes(path: str) -> bytes:
-    """Return the bytes of a regular file, or of an unnamed pipe."""
+    """Return the bytes of a regular file, or of an unnamed pipe. path: "-" is standard input."""
+    path = "/dev/stdin" if path == "-" else path
     try:
         return disk.read(disk.given(path), MOST_ENV_BYTES + 1)
     except disk.NotRegularError as error:

@@ -168,7 +168,9 @@ def allocation(value: str) -> tuple[int, int]:
     try:
         return whole(found[1] if found else "", 1, MOST_NODES), whole((found and found[2]) or "0", 0, MOST_SLOTS)
     except ValueError:
-        msg = f"expected nodes=N,gpus=M, such as nodes=4,gpus=8, or nodes=N without GPUs, at most {MOST_NODES} and {MOST_SLOTS}"
+        wrong = next((part for part in value.split(",") if not re.fullmatch(r"(nodes|gpus)=[0-9]{1,9}", part)), value)
+        reason = f"; {wrong[:60]!r} is none of them" if wrong != value else ""
+        msg = f"expected nodes=N,gpus=M, such as nodes=4,gpus=8, or nodes=N without GPUs, at most {MOST_NODES} and {MOST_SLOTS}{reason}"
         raise ValueError(msg) from None
 
 

@@ -20,6 +20,7 @@ METHODS = (
 )  # fmt: skip
 BY_NAMES = (*BY_MPI, "deepspeed", "tensorflow", "ray")  # nodes other than node 0 are reached by their names
 DAY = 24 * 3600
+UNLIMITED = ("unlimited", "infinite", "0", "-1")  # times of sbatch without an end
 
 Objects = tuple[Mapping[str, object], ...]
 Pairs = Mapping[str, str]
@@ -255,6 +256,13 @@ class Slurm:
     setup: tuple[str, ...] = texts("lines of the script before srun, as the shell takes them, such as module load cuda")
     srun_options: tuple[str, ...] = texts("further options of srun, such as --mpi=none", pattern=keys.OPTION)
     directives: tuple[str, ...] = texts("further options of sbatch, such as --exclusive", pattern=keys.OPTION)
+
+    @property
+    def time_limit(self) -> str:
+        """Time limit of sbatch, from `time` or from --time in `directives`; empty without one."""
+        by_directive = (each.partition("=")[2] for each in self.directives if each.startswith("--time="))
+        limit = self.time or next(by_directive, "")
+        return "" if limit.lower() in UNLIMITED else limit
 
 
 @dataclass(frozen=True)

@@ -153,11 +153,20 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
 
 
 def grace(spec: JobSpec) -> str:
-    """Where the platform's own period is not made from the specification, it is only told when it is given. A runtime that is there tells
-    its pods its own."""
+    """Return RANKLAUNCH_GRACE_S, empty where ranklaunch's default holds: the platform has a period of its own, and the specification
+    gives none. Pods of an existing runtime have the period of that runtime."""
     period = spec.lifecycle.grace_period_seconds
     known = not spec.trainer.runtime if spec.engine in OF_KUBERNETES else period != Lifecycle().grace_period_seconds
+    known = known or has_sigterm_before_limit(spec)
     return str(period - GRACE_LEFT_S) if known and "RANKLAUNCH_GRACE_S" not in spec.env else ""
+
+
+def has_sigterm_before_limit(spec: JobSpec) -> bool:
+    """Return True if the script asks Slurm for SIGTERM lifecycle.gracePeriodSeconds before the time limit."""
+    own = spec.slurm
+    is_limited = bool(spec.lifecycle.deadline_seconds or own.time_limit)
+    has_signal = bool(own.save_before) or any(each.partition("=")[0] == "--signal" for each in own.directives)
+    return spec.engine == "slurm" and is_limited and not has_signal
 
 
 def launchers_alone(spec: JobSpec) -> int:

@@ -9,8 +9,9 @@ from typing import Any
 
 from ranklaunch.env.settings import BY_MPI, FIRST_PORT, JOBS, PORTS_OF_A_JOB
 from ranklaunch.specs import pod as common
+from ranklaunch.specs import sbatch
 from ranklaunch.specs.image import is_file
-from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.model import UNLIMITED, JobSpec
 from ranklaunch.specs.places.quantities import MEBI, in_units
 
 MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
@@ -22,7 +23,6 @@ S_OF_REQUEUE = 10  # between the end of the ranks and the limit
 ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun", *BY_MPI)  # methods that need one on one node too
 PORTS_OF_OTHERS = ("MA_TORCHRUN_MASTER_PORT", "MSRUN_MASTER_PORT")  # variables by which a user may give that of the rendezvous
 EXPEDITED = "--requeue=expedite"  # of Slurm 25.11 and newer
-UNLIMITED = ("unlimited", "infinite", "0", "-1")
 
 # Options of which a script has one, with the value that the script's own comes from.
 ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -34,12 +34,12 @@ ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("slurm.partition", ("--partition",)),
     ("slurm.account", ("--account",)),
     ("slurm.qos", ("--qos",)),
-    ("devicesPerNode and slurm.devices", ("--gpus-per-node", "--gpus", "--gpus-per-task", "--gpus-per-socket", "--gres")),
+    ("devicesPerNode, unless slurm.devices is none", ("--gpus-per-node", "--gpus", "--gpus-per-task", "--gpus-per-socket", "--gres")),
     ("resources.cpu", ("--cpus-per-task", "--cpus-per-gpu")),
     ("resources.memory", ("--mem", "--mem-per-cpu", "--mem-per-gpu")),
     ("slurm.time or lifecycle.deadlineSeconds", ("--time",)),
     ("slurm.saveBefore", ("--signal",)),
-    ("restart.maxRestarts", ("--requeue", "--no-requeue")),
+    ("restart.maxRestarts (0: --no-requeue)", ("--requeue", "--no-requeue")),
     ("slurm.output", ("--output",)),
 )  # fmt: skip
 # Of srun, with which its own are not to be given again.
@@ -95,7 +95,7 @@ def _own(spec: JobSpec) -> Iterator[str]:
     yield from _given(mem=_memory(spec.resources.memory), time=own.time or _limit(spec.lifecycle.deadline_seconds))
     if own.save_before:
         yield f"--signal=B:USR1@{own.save_before}"
-    elif _is_limited(spec) and "--signal" not in names(own.directives):
+    elif common.has_sigterm_before_limit(spec):
         yield f"--signal=TERM@{min(spec.lifecycle.grace_period_seconds, MOST_S_OF_SIGNAL)}"
     if not (spec.restart.max_restarts and EXPEDITED in own.directives):
         yield "--requeue" if spec.restart.max_restarts else "--no-requeue"
@@ -154,16 +154,6 @@ def _limit(seconds: int) -> str:
     hours, minutes = divmod(math.ceil(seconds / 60), 60)
     days, hours = divmod(hours, 24)
     return f"{f'{days}-' if days else ''}{hours:02}:{minutes:02}:00"
-
-
-def _is_limited(spec: JobSpec) -> bool:
-    """Whether the script says when a start is ended."""
-    return bool(spec.lifecycle.deadline_seconds) or _time(spec).lower() not in ("", *UNLIMITED)
-
-
-def _time(spec: JobSpec) -> str:
-    """The time limit, as sbatch has it."""
-    return spec.slurm.time or next((each.partition("=")[2] for each in spec.slurm.directives if names([each]) == ["--time"]), "")
 
 
 def seconds_of(time: str) -> int | None:
@@ -246,10 +236,10 @@ def problems(spec: JobSpec) -> Iterator[str]:
 
 
 def _time_limit(spec: JobSpec) -> Iterator[str]:
-    deadline, time = spec.lifecycle.deadline_seconds, _time(spec)
+    deadline, time = spec.lifecycle.deadline_seconds, spec.slurm.time_limit
     path = f"lifecycle.deadlineSeconds={deadline}"
     found = seconds_of(time)
-    if spec.slurm.time and found is None and time.lower() not in UNLIMITED:
+    if spec.slurm.time and found is None and spec.slurm.time.lower() not in UNLIMITED:
         forms = "minutes, hours:minutes:seconds or days-hours:minutes:seconds, such as 90, 12:00:00 or 2-00:00:00"
         yield f"slurm.time={time!r}: expected {forms}"
     yield from _time_for_signal(spec, path, deadline)
@@ -281,6 +271,12 @@ def _directives(spec: JobSpec) -> Iterator[str]:
             yield f"slurm.directives: {directive!r}: the script has {name} already, by {value}"
         elif before:
             yield f"slurm.directives: {directive!r}: {names([before])[0]} is given before; leave one out"
+        elif directive.lstrip("-") in sbatch.NEEDS_VALUE:
+            yield f"slurm.directives: {directive!r}: expected a value, as in {directive}=VALUE"
+        elif names([directive]) == ["--chdir"] and spec.working_dir:
+            yield f"slurm.directives: {directive!r}: the script changes to workingDir already; leave one out"
+        elif names([directive]) == ["--wrap"]:
+            yield f"slurm.directives: {directive!r}: not for a script; the program stands at the end, after --"
 
 
 def _says(option: str) -> set[str]:
@@ -362,6 +358,8 @@ def warnings(spec: JobSpec) -> Iterator[str]:
             "slurm.directives: --signal=B: reaches the script alone, which does not pass it on; leave the B: out, or let the script "
             "have the ranks save: --signal=B:USR1@300, without pyxis"
         )
+    yield from _silent_values(spec)
+    yield from _save_warnings(spec)
     if warning_of(spec) and not spec.restart.max_restarts:
         yield "restart.maxRestarts is 0: after the save before the time limit the job ends, and is not requeued; set it (--max-restarts)"
     if EXPEDITED in own.directives and spec.restart.max_restarts:
@@ -373,5 +371,59 @@ def warnings(spec: JobSpec) -> Iterator[str]:
         )
 
 
+def _save_warnings(spec: JobSpec) -> Iterator[str]:
+    """Yield what a save before the time limit lacks: a way to ask the ranks, time, and the limit."""
+    warning = warning_of(spec)
+    if not warning:
+        return
+    path = f"slurm.saveBefore={spec.slurm.save_before}" if spec.slurm.save_before else "slurm.directives: --signal=B:"
+    if not _is_asked(spec):
+        yield f"{path}: no rank is asked to save, only stopped: {HOW_TO_SAVE}"
+    if warning[1] < FEW_S:
+        yield f"{path}: {warning[1]} seconds for a save and the stop of all ranks; such as 300"
+    if not (spec.slurm.time_limit or spec.lifecycle.deadline_seconds):
+        yield f"{path}: no time limit is set, so Slurm warns before the partition's limit, if there is one; set slurm.time"
+
+
+def _is_asked(spec: JobSpec) -> bool:
+    """Return True if ranks have a way to be asked to save."""
+    by_setup = any(name in line for name in BY_SAVE for line in spec.slurm.setup)
+    return bool(spec.save.signal or spec.save.file or by_setup or set(BY_SAVE) & set(spec.env))
+
+
+def _silent_values(spec: JobSpec) -> Iterator[str]:
+    """Yield values that Slurm takes in another sense than their author may have meant."""
+    own, network, memory = spec.slurm, spec.network, spec.resources.memory
+    time, path = own.time_limit, "slurm.time" if own.time else "slurm.directives: --time"
+    minutes = re.fullmatch(r"([0-5]?[0-9])|([0-9]+):[0-9]+", time)
+    if minutes:
+        count = int(minutes[1] or minutes[2])
+        yield f"{path}={time}: {count} minutes to sbatch; hours are {count}:00:00"
+    if memory.endswith(DECIMAL):
+        binary = f"{memory[:-1]}{memory[-1].upper()}"
+        in_slurm = f"{_memory(memory)} to Slurm, whose units are powers of two"
+        yield f"resources.memory={memory}: {in_slurm}; {binary}i is {binary} there"
+    if spec.restart.max_restarts and "--open-mode=truncate" in own.directives:
+        path = "slurm.directives: --open-mode=truncate"
+        yield f"{path}: each start empties the output of the starts before; leave it out"
+    for directive in own.directives:
+        if re.match("--signal=(?:R:)?(?:SIG)?USR[12]", directive) and not _is_asked(spec):
+            why = "ranks that do not catch the signal die of it"
+            yield f"slurm.directives: {directive}: {why}; {HOW_TO_SAVE}"
+    has_devices = any(each.startswith(BY_OWN_DEVICES) for each in own.directives)
+    if own.devices == "none" and spec.device.kind != "cpu" and not has_devices:
+        example = 'put an option of your own into slurm.directives, such as ["--gres=gpu:8"]'
+        yield f"slurm.devices=none: the script asks for no devices; {example}"
+    ports = [each for each in (network.master_port, network.muster_port, network.ssh_port) if each]
+    if len(set(ports)) < len(ports):
+        names_of_ports = "network.masterPort, network.musterPort and network.sshPort"
+        yield f"{names_of_ports}: expected different ports, found {', '.join(map(str, ports))}"
+
+
+HOW_TO_SAVE = "set save.signal or save.file to what your trainer saves on"
+FEW_S = 30  # too few for a save, as a rule
+DECIMAL = ("k", "M", "G", "T")
+BY_OWN_DEVICES = ("--gres", "--gpus", "--exclusive", "--tres-per", "--constraint")
+BY_SAVE = ("RANKLAUNCH_SAVE_SIGNAL", "RANKLAUNCH_SAVE_FILE")
 # Options of sbatch by which a task gets more CPUs than one.
 MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusive")

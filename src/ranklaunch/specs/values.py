@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ranklaunch.env.parse import flag
 from ranklaunch.showing import shown
-from ranklaunch.specs import documents, familiar, keys
+from ranklaunch.specs import documents, familiar, keys, sbatch
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.model import Image, JobSpec
@@ -73,7 +73,8 @@ class Values:
 
 def _unknown(names: list[object], known: Iterable[str], place: str) -> Iterator[str]:
     for name in names[:MOST_UNKNOWN]:
-        hint = familiar.hint(f"{place}{name}", PATHS, known) or f": expected one of {', '.join(known)}"
+        path = f"{place}{name}"
+        hint = sbatch.hint(path) or familiar.hint(path, PATHS, known) or f": expected one of {', '.join(known)}"
         yield f"{place}{name}: unknown key{hint}"
     if len(names) > MOST_UNKNOWN:
         yield f"{place.rstrip('.') or 'values'}: and {len(names) - MOST_UNKNOWN} more keys that are unknown"
