@@ -21,7 +21,7 @@ from ranklaunch.render.templates import Templates
 NAME = "jax"
 NODE, DEVICE = "node", "device"
 
-MASTER_PORT = replace(base.MASTER_PORT, default=6666, meaning="port of JAX's coordinator on node 0")
+MASTER_PORT = replace(base.MASTER_PORT, default=6666)  # of the coordinator
 PROCESSES = Variable(
     "jax_processes", ("RANKLAUNCH_JAX_PROCESSES",), parse.OneOf(NODE, DEVICE), NODE,
     "processes of JAX: one for each node, with all its devices, or one for each device", option="--jax-processes",

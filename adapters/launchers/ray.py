@@ -27,10 +27,7 @@ OFFER_STEP, NODE_PROGRAM, DRIVER_PROGRAM = (own_program(f"ray_{name}.py") for na
 OFFER = "ray port and token"
 PORT, TOKEN = "ray_port", "ray_token"  # files of the private folder
 
-MASTER_PORT = replace(
-    base.MASTER_PORT, default=0, meaning="port of Ray's head on node 0; 0: a free one", parse=parse.port_or_0,
-    default_text="a free one, which node 0 finds",
-)  # fmt: skip
+MASTER_PORT = replace(base.MASTER_PORT, default=0, parse=parse.port_or_0, default_text="a free one, which node 0 finds")  # of the head
 CPUS = Variable(
     "ray_cpus", ("RANKLAUNCH_RAY_CPUS",), parse.count, 0, "CPUs of each node that Ray may give to tasks and actors; 0: those of the "
     "container, or the slots without devices",
@@ -102,7 +99,8 @@ class _Meeting:
         logs = base.in_attempt(job, f"ray/node_{job.node_index}")
         words = (job.python, NODE_PROGRAM, join(self.folder, PORT), logs, f"{reader.get(WAIT_S):g}", address)
         return Process(
-            name=NAME, argv=(*words, *argv), log=base.in_attempt(job, "ray.log"), tag="[ray] ", behaviour=RayNode.NAME, quiet=True,
+            name=NAME, argv=self._templates.changed(argv, (*words, *argv)), log=base.in_attempt(job, "ray.log"), tag="[ray] ",
+            behaviour=RayNode.NAME, quiet=True,
             env={**base.common_env(job, reader), **variables.environment(job, reader), **self._env}, unset=misleading(reader.env),
             outlasts=True,
         )  # fmt: skip
@@ -112,7 +110,8 @@ class _Meeting:
         job, reader = self._job, self._reader
         argv = self._templates.command("ray/command.j2", job=job)
         words = (job.python, DRIVER_PROGRAM, join(self.folder, PORT), self._address, str(len(job.nodes)), f"{reader.get(WAIT_S):g}")
-        return replace(base.rank_process(job, reader, self._templates, (*words, *argv), 0, self._env, 0), name="program")
+        argv = self._templates.changed(argv, (*words, *argv))
+        return replace(base.rank_process(job, reader, self._templates, argv, 0, self._env, 0), name="program")
 
 
 def _folder(job: Job) -> str:

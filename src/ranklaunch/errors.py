@@ -120,6 +120,17 @@ def nearest(word: str, legal: Iterable[str]) -> str:
     return f", did you mean '{found[0]}'?" if found else ""
 
 
+NEAR_BEGINNING = 0.85  # likeness, 1 for equal words
+
+
+def begins_like_ours(name: str) -> bool:
+    """Return True if the first word of a name is nearly RANKLAUNCH, in any case of letters: RANKLAUCH_HANG, ranklaunch_hang."""
+    import difflib
+
+    first = name.upper().partition("_")[0]
+    return difflib.SequenceMatcher(None, first, "RANKLAUNCH").ratio() >= NEAR_BEGINNING
+
+
 def counted(number: int, word: str) -> str:
     """1 rank, 2 ranks."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

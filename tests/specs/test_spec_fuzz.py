@@ -27,6 +27,11 @@ TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters=
 NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in DERIVED and not is_removed(name))
 
 
+def is_one_word(script: str) -> bool:
+    """Return False for what is refused as a program with its arguments in one text, or as an option."""
+    return bool(script) and not script.startswith("-") and not re.search(r"\s-|(?:\.(?:py|sh)|^[a-z0-9.]+)\s", script)
+
+
 @st.composite
 def values(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     device = "npu" if kind == "acjob" else draw(st.sampled_from(["gpu", "npu", "cpu"]))
@@ -39,7 +44,7 @@ def values(draw: st.DrawFn, kind: str) -> dict[str, Any]:
         "devicesPerNode": draw(st.integers(1, 16)),
         "device": {"kind": device},
         "image": {"repository": "registry.example.com/train", "tag": draw(st.sampled_from(["", "1.0"]))},
-        "script": draw(TEXT.filter(lambda text: bool(text) and not text.startswith("-"))),
+        "script": draw(TEXT.filter(is_one_word)),
         "args": draw(st.lists(TEXT, max_size=5)),
         "env": draw(st.dictionaries(NAMES, TEXT, max_size=4)),
         "annotations": {} if kind in ("modelarts", "slurm") else {"example.com/note": draw(TEXT)},

@@ -16,7 +16,7 @@ from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.env import parse, settings, tasks
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Arrived, Candidate, Reader, Variable
-from ranklaunch.errors import ConfigError, RanklaunchError, UsageError
+from ranklaunch.errors import ConfigError, RanklaunchError, UsageError, begins_like_ours
 from ranklaunch.files import Files, Unchanged, folder_of, join, text_of
 from ranklaunch.plan.model import RANKS, Plan, Process
 from ranklaunch.render.templates import Bounded, Templates, unbounded
@@ -402,12 +402,8 @@ def _unknown(reader: Reader) -> tuple[str, ...]:
 
 def _nearly_own(reader: Reader) -> list[str]:
     """Return names whose first word is nearly RANKLAUNCH: RANKLAUCH_HANG, ranklaunch_hang."""
-    names = [name for name in reader.env if name[:1] in "Rr" and 8 <= name.find("_") <= 12 and not name.startswith(PREFIX)]
-    if not names:
-        return []
-    from ranklaunch.plan.hints import unknown
-
-    return [name for name in names if unknown.begins_like_ours(name)]
+    names = (name for name in reader.env if name[:1] in "Rr" and 8 <= name.find("_") <= 12 and not name.startswith(PREFIX))
+    return [name for name in names if begins_like_ours(name)]
 
 
 @functools.cache

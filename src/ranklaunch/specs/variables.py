@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pkgutil import get_data
 from typing import Any
 
-from ranklaunch.plan.hints.unknown import begins_like_ours
+from ranklaunch.errors import begins_like_ours
 from ranklaunch.redact.redact import environment
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.pod import DERIVED

@@ -10,7 +10,6 @@ from ranklaunch.errors import counted
 from ranklaunch.showing import clipped
 
 SAID = 8  # of them, one by one
-NEAR_BEGINNING = 0.85
 # What other launchers call it: no likeness of letters would lead there.
 ELSEWHERE = {
     "NPROC_PER_NODE": "SLOTS",
@@ -34,12 +33,6 @@ def elsewhere(option: str) -> str:
     """Return ranklaunch's option for what other launchers call `option`; "" if none is known."""
     name = ELSEWHERE.get(option.lstrip("-").replace("-", "_").upper(), "")
     return f"--{name.lower().replace('_', '-')}" if name else ""
-
-
-def begins_like_ours(name: str) -> bool:
-    """Return True if the first word of a name is nearly RANKLAUNCH, in any case of letters: RANKLAUCH_HANG, ranklaunch_hang."""
-    first = name.upper().partition("_")[0]
-    return difflib.SequenceMatcher(None, first, "RANKLAUNCH").ratio() >= NEAR_BEGINNING
 
 
 def said(names: Iterable[str], env: Mapping[str, str], known: Collection[str]) -> tuple[str, ...]:
