@@ -21,6 +21,7 @@ from ranklaunch.env.settings import WAIT_S
 from ranklaunch.files import join, own_program
 from ranklaunch.plan.model import PROGRAM, File, Plan, Process
 from ranklaunch.render.templates import Templates
+from ranklaunch.verdict import folders
 
 NAME = "ray"
 OFFER_STEP, NODE_PROGRAM, DRIVER_PROGRAM = (own_program(f"ray_{name}.py") for name in ("offer", "node", "driver"))
@@ -96,7 +97,7 @@ class _Meeting:
             gpus=self._devices if job.accelerator == "gpu" else 0, resources=json.dumps({named: self._devices}) if named else "",
             folder=_folder(job), extra=reader.get(EXTRA),
         )  # fmt: skip
-        logs = base.in_attempt(job, f"ray/node_{job.node_index}")
+        logs = folders.node(base.in_attempt(job, NAME), job.node_index)
         words = (job.python, NODE_PROGRAM, join(self.folder, PORT), logs, f"{reader.get(WAIT_S):g}", address)
         return Process(
             name=NAME, argv=self._templates.changed(argv, (*words, *argv)), log=base.in_attempt(job, "ray.log"), tag="[ray] ",

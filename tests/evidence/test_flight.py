@@ -7,7 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.evidence import flight, pickles
@@ -56,6 +56,7 @@ def test_nothing_else_is(what: str) -> None:
 
 
 @settings(max_examples=60)
+@example(b"\x80\x02]q\x00c\\_builtin__\nbytes\nq\x01)Rq\x02a.")
 @given(st.binary(max_size=200) | st.builds(lambda v, i, b: v[: i % len(v)] + b + v[i % len(v) + 1 :],
        st.builds(lambda v: pickle.dumps(v, 2), plain_values), st.integers(0, 10_000), st.binary(max_size=3)))  # fmt: skip
 def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:

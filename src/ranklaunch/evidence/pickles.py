@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickletools
 from collections.abc import Callable
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 MOST_BYTES = 32 * 1024 * 1024
 MOST_VALUES = 4_000_000  # opcodes. A dump of 2,000 collectives with their stacks has some hundred thousand
@@ -34,7 +35,9 @@ def plain(data: bytes, is_late: Callable[[], bool] = bool) -> Any:
         msg = f"{len(data)} bytes, more than the {MOST_BYTES} that are read"
         raise ValueError(msg)
     try:
-        return _Machine().value(data, is_late)
+        with catch_warnings():
+            simplefilter("ignore")  # Python warns of escapes that are none, in names of a damaged pickle
+            return _Machine().value(data, is_late)
     except (IndexError, KeyError, TypeError, ValueError) as error:
         msg = f"no pickle of plain values: {type(error).__name__}: {error}"
         raise ValueError(msg) from None

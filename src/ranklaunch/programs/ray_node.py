@@ -6,18 +6,20 @@ command of `ray start --block`; {port} in the last two stands for the port. Ends
 or 128 and the number of its signal. What that process wrote last is printed.
 """
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
 
 MOST_KEPT = 64 << 20  # bytes of logs
 MOST_OF_ONE = 4 << 20
-LOOK_S = 0.2
+LOOK_S = 0.5
 ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
 asked = []
 
@@ -30,13 +32,16 @@ def main(file, kept, seconds, head, argv):
         signal.signal(number, lambda number, frame: asked.append(number))
     if head and not await_head(head, time.monotonic() + seconds):
         return 128 + asked[0] if asked else 75
-    folder = argv[argv.index("--temp-dir") + 1]
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    folder = argv[argv.index("--temp-dir") + 1] if "--temp-dir" in argv else ""  # a template of the user's may leave it out
+    if folder and not is_own(folder):
+        print(f"{folder} is another user's, or no folder: remove it", flush=True)
+        return 78
     ray = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     code = attend(ray)
     if not asked:
         code = explained(folder, code)
-    keep(folder, kept)
+    if folder:
+        keep(folder, kept)
     return code
 
 
@@ -52,6 +57,14 @@ def await_head(head, deadline):
                 return False
         time.sleep(LOOK_S)
     return False
+
+
+def is_own(folder):
+    """Make the folder. Return False for one that anybody else could have put there."""
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(folder, mode=0o700)
+    found = os.lstat(folder)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def attend(ray):
@@ -95,7 +108,7 @@ def explained(folder, code):
 def sessions(folder):
     """Return the log folders of Ray's sessions, the newest first."""
     try:
-        found = [entry.path for entry in os.scandir(folder) if entry.name.startswith("session_") and not entry.is_symlink()]
+        found = [entry.path for entry in os.scandir(folder or "/tmp/ray") if entry.name.startswith("session_") and not entry.is_symlink()]
     except OSError:
         return []
     return [os.path.join(path, "logs") for path in sorted(found, reverse=True)]
