@@ -15,13 +15,14 @@ import stat
 import struct
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.system.stream import Stream
 
 MOST_ASKED = 64 * 1024  # bytes of one question
+MOST_ANSWERED = 64 * 1024 * 1024  # bytes of an answer that waits for its reader
 MOST_GUESTS = 16  # at one time
 PATIENCE_S = 10.0  # with one that asks nothing
 ANSWER_S = 60.0  # for an answer to come and be taken
@@ -37,7 +38,7 @@ class Counter:
     def __init__(self, folder: str, name: str, loop: Loop, handle: Handler) -> None:
         self._loop = loop
         self._handle = handle
-        self._guests: dict[int, Guest] = {}
+        self._guests: set[Guest] = set()
         self._private = ""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
@@ -56,7 +57,7 @@ class Counter:
         return bool(self._private)
 
     def close(self) -> None:
-        for guest in list(self._guests.values()):
+        for guest in list(self._guests):
             guest.leave()
         self._loop.forget(self._socket.fileno())
         self._socket.close()
@@ -90,48 +91,38 @@ class Counter:
         if len(self._guests) >= MOST_GUESTS or not _is_own(accepted):
             accepted.close()
             return
-        accepted.setblocking(False)
-        self._guests[accepted.fileno()] = Guest(accepted, self._loop, self._handle, partial(self._guests.pop, accepted.fileno(), None))
+        self._guests.add(Guest(accepted, self._loop, self._handle, self._guests.discard))
 
 
 class Guest:
-    """A client with one question. gone: is called when it has left."""
+    """A client with one question. gone: is called when the client has left."""
 
-    def __init__(self, connection: socket.socket, loop: Loop, handle: Handler, gone: Callable[[], object]) -> None:
-        self._connection = connection
+    def __init__(self, connection: socket.socket, loop: Loop, handle: Handler, gone: Callable[[Guest], object]) -> None:
         self._loop = loop
         self._handle = handle
         self._gone = gone
         self._asked = b""
-        self._answer = b""
-        self._open = True
+        self._has_asked = self._is_answered = False
         self._timer: Timer = loop.after(PATIENCE_S, self.leave)
-        loop.on_readable(connection.fileno(), self._read)
+        self._stream = Stream(connection, loop, self._take, self._end, MOST_ANSWERED)
 
     def leave(self) -> None:
-        if self._open:
-            self._open = False
-            self._timer.cancel()
-            self._loop.forget(self._connection.fileno())
-            self._gone()
-            self._connection.close()
+        self._stream.close()
+        self._end()
 
-    def _read(self) -> None:
-        try:
-            data = self._connection.recv(MOST_ASKED)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
+    def _end(self, error: OSError | None = None) -> None:
+        self._timer.cancel()
+        self._gone(self)
+
+    def _take(self, data: bytes) -> None:
         self._asked += data
-        if not data or len(self._asked) > MOST_ASKED:
+        if self._has_asked or len(self._asked) > MOST_ASKED:
             self.leave()
         elif b"\n" in self._asked:
             self._ask()
 
     def _ask(self) -> None:
-        self._loop.forget(self._connection.fileno())
-        self._loop.on_readable(self._connection.fileno(), self.leave)  # until there is an answer
+        self._has_asked = True
         self._timer.cancel()
         self._timer = self._loop.after(ANSWER_S, self.leave)
         try:
@@ -144,20 +135,11 @@ class Guest:
             self._tell({"error": "expected one line: an object in JSON"})
 
     def _tell(self, answer: Mapping[str, Any]) -> None:
-        if self._open and not self._answer:
-            self._answer = json.dumps(answer).encode() + b"\n"
-            self._loop.change(self._connection.fileno(), None, self._write)
-            self._write()  # at once: this may be the last that the supervisor does
-
-    def _write(self) -> None:
-        try:
-            self._answer = self._answer[self._connection.send(self._answer) :]
-        except BlockingIOError:
-            return
-        except OSError:
-            self._answer = b""
-        if not self._answer:
-            self.leave()
+        """Write the answer at once: the supervisor may do nothing else after this."""
+        if not (self._stream.closed or self._is_answered):
+            self._is_answered = True
+            self._stream.send(json.dumps(answer).encode() + b"\n")
+            self._stream.finish()
 
 
 def _bind(listener: socket.socket, folder: str, name: str) -> str:

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ranklaunch.system.loop import Loop
+from ranklaunch.system.stream import Stream
 
 MOST_GUESTS = 8  # connections at one time; more wait in the kernel's queue
 PATIENCE_S = 2.0  # for a request to come and its answer to be taken
 MOST_ASKED = 8 * 1024  # bytes of a request
+MOST_ANSWERED = 64 * 1024 * 1024  # bytes of a page that waits for its reader
 BACKLOG = 64
 AGAIN_S = 1.0  # until the next try after an accept that failed
 FRESH_S = 1.0  # a page is made at most once in this time, however often it is asked for
@@ -42,7 +44,7 @@ class Endpoint:
     def __init__(self, port: int, loop: Loop, pages: Pages) -> None:
         self._loop = loop
         self._pages = pages
-        self._guests: dict[int, Guest] = {}
+        self._guests: set[Guest] = set()
         self._made: dict[bool, tuple[float, str]] = {}
         self._socket = _listening(port)
         loop.on_readable(self._socket.fileno(), self._welcome)
@@ -54,7 +56,7 @@ class Endpoint:
             self._loop.forget(self._socket.fileno())
         self._accepts = False
         self._socket.close()
-        for guest in list(self._guests.values()):
+        for guest in list(self._guests):
             guest.leave()
 
     def _welcome(self) -> None:
@@ -64,13 +66,12 @@ class Endpoint:
             self._pause()
             self._loop.after(AGAIN_S, self._go_on)
             return
-        connection.setblocking(False)
-        self._guests[connection.fileno()] = Guest(connection, self._loop, self._answer, self._left)
+        self._guests.add(Guest(connection, self._loop, self._answer, self._left))
         if len(self._guests) >= MOST_GUESTS:
             self._pause()
 
-    def _left(self, fd: int) -> None:
-        del self._guests[fd]
+    def _left(self, guest: Guest) -> None:
+        self._guests.discard(guest)
         self._go_on()
 
     def _pause(self) -> None:
@@ -115,39 +116,28 @@ class Endpoint:
 class Guest:
     """A connection with one request.
 
-    answer: returns the response for a request. left: is called with the number of the descriptor before it is closed.
+    answer: returns the response for a request. left: is called when the connection is over.
     """
 
-    def __init__(self, connection: socket.socket, loop: Loop, answer: Callable[[bytes], bytes], left: Callable[[int], object]) -> None:
-        self._connection = connection
-        self._loop = loop
+    def __init__(self, connection: socket.socket, loop: Loop, answer: Callable[[bytes], bytes], left: Callable[[Guest], object]) -> None:
         self._answer = answer
         self._left = left
         self._request = b""
-        self._response = b""
-        self._open = True
+        self._is_answered = False
         self._timer = loop.after(PATIENCE_S, self.leave)
-        loop.on_readable(connection.fileno(), self._read)
+        self._stream = Stream(connection, loop, self._take, self._end, MOST_ANSWERED)
 
     def leave(self) -> None:
         """Close the connection."""
-        if not self._open:
-            return
-        self._open = False
-        self._timer.cancel()
-        self._loop.forget(self._connection.fileno())
-        self._left(self._connection.fileno())
-        self._connection.close()
+        self._stream.close()
+        self._end()
 
-    def _read(self) -> None:
-        try:
-            data = self._connection.recv(MOST_ASKED)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.leave()
+    def _end(self, error: OSError | None = None) -> None:
+        self._timer.cancel()
+        self._left(self)
+
+    def _take(self, data: bytes) -> None:
+        if self._is_answered:
             return
         self._request += data
         if b"\r\n\r\n" in self._request:
@@ -156,25 +146,15 @@ class Guest:
             self._respond(_response(431, _PLAIN, f"expected at most {MOST_ASKED} bytes\n"))
 
     def _respond(self, response: bytes) -> None:
-        self._response = response
-        self._loop.change(self._connection.fileno(), None, self._write)
-        self._write()
-
-    def _write(self) -> None:
-        try:
-            self._response = self._response[self._connection.send(self._response) :]
-        except BlockingIOError:
-            return
-        except OSError:
-            self._response = b""
-        if not self._response:
-            with contextlib.suppress(OSError):  # the client has gone
-                self._connection.shutdown(socket.SHUT_WR)
-            self.leave()
+        self._is_answered = True
+        self._stream.send(response)
+        self._stream.finish()
 
 
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large"}
-_REASONS[503] = "Service Unavailable"
+_REASONS = {
+    200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}  # fmt: skip
 
 
 def _response(status: int, kind: str, body: str, more: Mapping[str, str] | None = None) -> bytes:

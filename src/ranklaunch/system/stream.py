@@ -1,4 +1,4 @@
-"""A connected socket on the loop: bytes out without ever blocking, bytes in as they come, and its end, once."""
+"""A connected socket on the loop: bytes go out without ever blocking, bytes come in as they arrive, and the end is reported once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,27 @@ from collections.abc import Callable
 from ranklaunch.system.loop import Loop
 
 READ = 64 * 1024
-MOST_QUEUED = 1024 * 1024  # bytes for a reader that takes nothing: it is not worth more memory
+MOST_QUEUED = 1024 * 1024  # bytes kept for a reader that takes nothing
 
 
 class Stream:
-    """on_data: called with each piece. on_end: called once when the connection is over, with the error that ended it or None where
-    the other side closed it; not called after close()."""
+    """Connection.
+
+    on_data: called with each piece. on_end: called once when the connection is over, with the error that ended the connection, or None
+    if the other side or finish() closed it; not called after close(). most: bytes that may wait for the other side; 0: MOST_QUEUED.
+    """
 
     def __init__(
-        self, sock: socket.socket, loop: Loop, on_data: Callable[[bytes], object], on_end: Callable[[OSError | None], object]
+        self,
+        sock: socket.socket,
+        loop: Loop,
+        on_data: Callable[[bytes], object],
+        on_end: Callable[[OSError | None], object],
+        most: int = 0,
     ) -> None:
         self.closed = False
+        self._most = most or MOST_QUEUED
+        self._is_finishing = False
         self._sock = sock
         self._loop = loop
         self._on_data = on_data
@@ -40,8 +50,14 @@ class Stream:
         self._queue += data
         if not self._waiting:
             self._write()
-        if len(self._queue) > MOST_QUEUED:
+        if len(self._queue) > self._most:
             self._end(OSError(errno.ENOBUFS, f"it does not take what is sent: {len(self._queue)} bytes wait for it"))
+
+    def finish(self) -> None:
+        """Close the connection as soon as everything has been sent."""
+        self._is_finishing = True
+        if not self._queue and not self._why:
+            self._end(None)
 
     def close(self) -> None:
         if not self.closed:
@@ -73,6 +89,9 @@ class Stream:
             self._queue.clear()
             self._why = self._why or error  # the socket says it once
             self._loop.after(0, self._read_rest)
+            return
+        if self._is_finishing and not self._queue:
+            self._end(None)
             return
         if self._waiting != bool(self._queue):
             self._waiting = bool(self._queue)
