@@ -14,10 +14,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from digits_data import load_digits
-
-CLASSES = 10
-TEST_IMAGES = 360
+from softmax import CLASSES, accuracy, load_data
 
 
 def main() -> None:
@@ -35,7 +32,8 @@ def main() -> None:
 def train(options: argparse.Namespace) -> None:
     from jax.experimental import multihost_utils
 
-    (images, labels), (test_images, test_labels) = load_data()
+    (images, labels), test_set = load_data()
+    images = images.astype(np.float32)
     weights, begun = resume(options.checkpoint, images.shape[1])
     gradients_of = jax.jit(jax.value_and_grad(loss_of))
     for epoch in range(begun, begun + options.epochs):
@@ -47,8 +45,7 @@ def train(options: argparse.Namespace) -> None:
             weights = weights - options.lr * mean
             losses.append(float(loss))
         print(f"epoch {epoch + 1}/{begun + options.epochs}  loss {np.mean(losses):.4f}  {time.monotonic() - started:.1f} s", flush=True)
-        right = float(np.mean((test_images @ weights).argmax(axis=1) == test_labels))
-        say(f"epoch {epoch + 1}/{begun + options.epochs}  test accuracy {100 * right:.1f}%")
+        say(f"epoch {epoch + 1}/{begun + options.epochs}  test accuracy {100 * accuracy(weights, *test_set):.1f}%")
         save(options.checkpoint, weights, epoch + 1)
 
 
@@ -63,14 +60,6 @@ def batches_of_this_process(images: int, batch_size: int, seed: int) -> np.ndarr
     steps = images // (batch_size * count)
     order = np.random.default_rng(seed).permutation(images)
     return order[: steps * batch_size * count].reshape(steps, count, batch_size)[:, jax.process_index()]
-
-
-def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    pixels, digits = load_digits()
-    images = np.hstack([pixels / 16, np.ones((len(pixels), 1))]).astype(np.float32)  # the column of ones is the bias
-    order = np.random.default_rng(0).permutation(len(images))  # the same in all processes
-    test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]
-    return (images[training], digits[training]), (images[test], digits[test])
 
 
 def resume(path: Path, inputs: int) -> tuple[np.ndarray, int]:

@@ -17,13 +17,11 @@ from pathlib import Path
 from types import FrameType
 
 import numpy as np
-from digits_data import load_digits
 from mpi4py import MPI
 from progress import Progress
+from softmax import CLASSES, accuracy, load_data, loss_and_gradients
 
 COMM = MPI.COMM_WORLD
-CLASSES = 10
-TEST_IMAGES = 360
 
 
 def main() -> None:
@@ -65,17 +63,6 @@ def train(options: argparse.Namespace) -> None:
         save(options.checkpoint, weights, at)
 
 
-def loss_and_gradients(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    scores = images @ weights
-    scores -= scores.max(axis=1, keepdims=True)  # exp of a large score is infinite
-    likely = np.exp(scores)
-    likely /= likely.sum(axis=1, keepdims=True)
-    right = np.arange(len(labels)), labels
-    loss = -np.log(likely[right]).mean()
-    likely[right] -= 1
-    return float(loss), images.T @ likely / len(labels)
-
-
 def mean_of_all_ranks(gradients: np.ndarray) -> np.ndarray:
     total = np.empty_like(gradients)
     COMM.Allreduce(gradients, total, op=MPI.SUM)
@@ -87,10 +74,6 @@ def batches_of_this_rank(images: int, batch_size: int, seed: int) -> np.ndarray:
     steps = images // (batch_size * COMM.size)
     order = np.random.default_rng(seed).permutation(images)
     return order[: steps * batch_size * COMM.size].reshape(steps, COMM.size, batch_size)[:, COMM.rank]
-
-
-def accuracy(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> float:
-    return float(np.mean((images @ weights).argmax(axis=1) == labels))
 
 
 class StopRequest:
@@ -107,15 +90,6 @@ class StopRequest:
         # The signal reaches the ranks between different steps. A rank that left on its own would leave the others
         # waiting for its gradients, so all ask each other and all stop before the same step.
         return bool(COMM.allreduce(int(self.received), op=MPI.MAX))
-
-
-def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    pixels, digits = load_digits()
-    images = np.hstack([pixels / 16, np.ones((len(pixels), 1))])  # the column of ones is the bias
-    # The same seed on all ranks, so that what one rank tests on no other rank trains on.
-    order = np.random.default_rng(0).permutation(len(images))
-    test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]
-    return (images[training], digits[training]), (images[test], digits[test])
 
 
 def resume(path: Path, inputs: int) -> tuple[np.ndarray, Progress]:

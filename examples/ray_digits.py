@@ -14,12 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import ray
-from digits_data import load_digits
-
-CLASSES = 10
-TEST_IMAGES = 360
-
-Data = tuple[np.ndarray, np.ndarray]
+from softmax import CLASSES, accuracy, load_data, loss_and_gradients
 
 
 @ray.remote(num_cpus=1)
@@ -30,15 +25,7 @@ class Worker:
         self._images, self._labels = images, labels
 
     def gradients(self, weights: np.ndarray, batch: np.ndarray) -> tuple[float, np.ndarray]:
-        images, labels = self._images[batch], self._labels[batch]
-        scores = images @ weights
-        scores -= scores.max(axis=1, keepdims=True)  # exp of a large score is infinite
-        likely = np.exp(scores)
-        likely /= likely.sum(axis=1, keepdims=True)
-        right = np.arange(len(labels)), labels
-        loss = -np.log(likely[right]).mean()
-        likely[right] -= 1
-        return float(loss), images.T @ likely / len(labels)
+        return loss_and_gradients(weights, self._images[batch], self._labels[batch])
 
 
 def main() -> None:
@@ -55,7 +42,7 @@ def main() -> None:
 
 
 def train(options: argparse.Namespace, actors: int) -> None:
-    (images, labels), (test_images, test_labels) = load_data()
+    (images, labels), test_set = load_data()
     shared = ray.put(images), ray.put(labels)
     workers = [Worker.remote(*shared) for _ in range(actors)]
     weights, begun = resume(options.checkpoint, images.shape[1])
@@ -68,9 +55,8 @@ def train(options: argparse.Namespace, actors: int) -> None:
             found = ray.get([worker.gradients.remote(weights, share) for worker, share in zip(workers, shares)])
             weights = weights - options.lr * np.mean([gradients for _, gradients in found], axis=0)
             losses += [loss for loss, _ in found]
-        right = float(np.mean((test_images @ weights).argmax(axis=1) == test_labels))
         print(f"epoch {epoch + 1}/{last}  loss {np.mean(losses):.4f}  {time.monotonic() - started:.1f} s", flush=True)
-        print(f"epoch {epoch + 1}/{last}  test accuracy {100 * right:.1f}%", flush=True)
+        print(f"epoch {epoch + 1}/{last}  test accuracy {100 * accuracy(weights, *test_set):.1f}%", flush=True)
         save(options.checkpoint, weights, epoch + 1)
 
 
@@ -78,14 +64,6 @@ def batches(images: int, size: int, seed: int) -> np.ndarray:
     """Return indices, a row per batch: another shuffle in each epoch."""
     order = np.random.default_rng(seed).permutation(images)
     return order[: images // size * size].reshape(-1, size)
-
-
-def load_data() -> tuple[Data, Data]:
-    pixels, digits = load_digits()
-    images = np.hstack([pixels / 16, np.ones((len(pixels), 1))])  # the column of ones is the bias
-    order = np.random.default_rng(0).permutation(len(images))
-    test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]
-    return (images[training], digits[training]), (images[test], digits[test])
 
 
 def resume(path: Path, inputs: int) -> tuple[np.ndarray, int]:
