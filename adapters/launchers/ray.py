@@ -95,7 +95,7 @@ class _Meeting:
         argv = self._templates.command(
             "ray/start.j2", job=job, address=address, host=_host(job, reader, job.node), cpus=cpus,
             gpus=self._devices if job.accelerator == "gpu" else 0, resources=json.dumps({named: self._devices}) if named else "",
-            folder=_folder(job), extra=reader.get(EXTRA),
+            folder=_folder(job, reader), extra=reader.get(EXTRA),
         )  # fmt: skip
         logs = folders.node(base.in_attempt(job, NAME), job.node_index)
         words = (job.python, NODE_PROGRAM, join(self.folder, PORT), logs, f"{reader.get(WAIT_S):g}", address)
@@ -115,10 +115,11 @@ class _Meeting:
         return replace(base.rank_process(job, reader, self._templates, argv, 0, self._env, 0), name="program")
 
 
-def _folder(job: Job) -> str:
+def _folder(job: Job, reader: Reader) -> str:
     """Return a folder with a short path, for the sockets in it. Each round of each job on a host has one of its own."""
     told = f"{job.name} {job.log_dir} {job.attempt} {job.restart} {job.node_index}"
-    return f"/tmp/rl-ray-{hashlib.sha256(told.encode(errors='surrogateescape')).hexdigest()[:10]}"
+    name = f"rl-ray-{hashlib.sha256(told.encode(errors='surrogateescape')).hexdigest()[:10]}"
+    return join(reader.absolute(reader.get(variables.RUN_DIR)), name)
 
 
 class Ray(Launcher):

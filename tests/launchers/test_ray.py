@@ -58,5 +58,5 @@ def test_a_restart_in_place(hosts: Callable[[int], Hosts], tmp_path: Path) -> No
     """The second round is a cluster of its own, and goes on behind the checkpoint."""
     env = {"STEPS": 5, "CHECKPOINT": tmp_path / "checkpoint", "RANKLAUNCH_MAX_RESTARTS": 1}
     verdict = started(hosts(2), tmp_path, "raylet", **env).end(0)
-    assert [each["round"] for each in verdict["restarts"]] == [0]
-    assert "ray" in str(verdict["restarts"][0]["culprit"])
+    assert [(each["round"], each["culprit"], each["node"]) for each in verdict["restarts"]] == [(0, "ray", 1)]
+    assert "raylet of this node's Ray was killed by signal 9" in verdict["restarts"][0]["reason"]

@@ -393,31 +393,48 @@ def _is_asked(spec: JobSpec) -> bool:
 
 def _silent_values(spec: JobSpec) -> Iterator[str]:
     """Yield values that Slurm takes in another sense than their author may have meant."""
-    own, network, memory = spec.slurm, spec.network, spec.resources.memory
-    time, path = own.time_limit, "slurm.time" if own.time else "slurm.directives: --time"
+    for each in (_minutes, _decimal_memory, _of_directives, _without_devices, _same_ports):
+        yield from each(spec)
+
+
+def _minutes(spec: JobSpec) -> Iterator[str]:
+    time, path = spec.slurm.time_limit, "slurm.time" if spec.slurm.time else "slurm.directives: --time"
     minutes = re.fullmatch(r"([0-5]?[0-9])|([0-9]+):[0-9]+", time)
     if minutes:
         count = int(minutes[1] or minutes[2])
         yield f"{path}={time}: {count} minutes to sbatch; hours are {count}:00:00"
+
+
+def _decimal_memory(spec: JobSpec) -> Iterator[str]:
+    memory = spec.resources.memory
     if memory.endswith(DECIMAL):
         binary = f"{memory[:-1]}{memory[-1].upper()}"
         in_slurm = f"{_memory(memory)} to Slurm, whose units are powers of two"
         yield f"resources.memory={memory}: {in_slurm}; {binary}i is {binary} there"
-    if spec.restart.max_restarts and "--open-mode=truncate" in own.directives:
-        path = "slurm.directives: --open-mode=truncate"
-        yield f"{path}: each start empties the output of the starts before; leave it out"
-    for directive in own.directives:
+
+
+def _of_directives(spec: JobSpec) -> Iterator[str]:
+    directives = spec.slurm.directives
+    if spec.restart.max_restarts and "--open-mode=truncate" in directives:
+        yield "slurm.directives: --open-mode=truncate: each start empties the output of the starts before; leave it out"
+    for directive in directives:
         if re.match("--signal=(?:R:)?(?:SIG)?USR[12]", directive) and not _is_asked(spec):
-            why = "ranks that do not catch the signal die of it"
-            yield f"slurm.directives: {directive}: {why}; {HOW_TO_SAVE}"
-    has_devices = any(each.startswith(BY_OWN_DEVICES) for each in own.directives)
-    if own.devices == "none" and spec.device.kind != "cpu" and not has_devices:
+            yield f"slurm.directives: {directive}: ranks that do not catch the signal die of it; {HOW_TO_SAVE}"
+
+
+def _without_devices(spec: JobSpec) -> Iterator[str]:
+    has_devices = any(each.startswith(BY_OWN_DEVICES) for each in spec.slurm.directives)
+    if spec.slurm.devices == "none" and spec.device.kind != "cpu" and not has_devices:
         example = 'put an option of your own into slurm.directives, such as ["--gres=gpu:8"]'
         yield f"slurm.devices=none: the script asks for no devices; {example}"
+
+
+def _same_ports(spec: JobSpec) -> Iterator[str]:
+    network = spec.network
     ports = [each for each in (network.master_port, network.muster_port, network.ssh_port) if each]
     if len(set(ports)) < len(ports):
-        names_of_ports = "network.masterPort, network.musterPort and network.sshPort"
-        yield f"{names_of_ports}: expected different ports, found {', '.join(map(str, ports))}"
+        names = "network.masterPort, network.musterPort and network.sshPort"
+        yield f"{names}: expected different ports, found {', '.join(map(str, ports))}"
 
 
 HOW_TO_SAVE = "set save.signal or save.file to what your trainer saves on"
