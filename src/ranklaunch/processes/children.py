@@ -618,25 +618,26 @@ def require_below(process: Process, job: Job, env: Mapping[str, str]) -> None:
 def _found(name: str, process: Process, env: Mapping[str, str], hint: str) -> str:
     """Return the path of an executable. hint: end of the message if there is none."""
     folders = [""] if "/" in name else [folder for folder in env.get("PATH", os.defpath).split(":") if folder]
-    denied = ""
-    for folder in folders:
-        path = os.path.join(process.cwd or "", folder, name)
-        if os.path.isfile(path):
-            if os.access(path, os.X_OK):
-                return path
-            denied = path
-    if denied:
-        msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
+    files = [path for path in (os.path.join(process.cwd or "", folder, name) for folder in folders) if os.path.isfile(path)]
+    path = next((path for path in files if os.access(path, os.X_OK)), "")
+    if path:
+        return path
+    if files:
+        msg = f"{files[-1]} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
         raise MissingProgramError(msg)
-    if "/" in name and _may_not_be_reached(os.path.join(process.cwd or "", name)):
-        msg = f"{process.name}: {name} may not be reached by user id {os.geteuid()}: a folder above it denies that"
-        raise MissingProgramError(msg)
-    if "/" in name and os.path.isdir(os.path.join(process.cwd or "", name)):
-        msg = f"{process.name}: program {name!r} is a folder"
-        raise MissingProgramError(msg)
-    where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or working_folder()}"
-    msg = f"{process.name}: program {name!r} not found {where}{hint}"
+    msg = f"{process.name}: {_why_missing(name, process, env, hint)}"
     raise MissingProgramError(msg)
+
+
+def _why_missing(name: str, process: Process, env: Mapping[str, str], hint: str) -> str:
+    if "/" not in name:
+        return f"program {name!r} not found on PATH={clipped(env.get('PATH', ''))!r}{hint}"
+    path = os.path.join(process.cwd or "", name)
+    if _may_not_be_reached(path):
+        return f"{name} may not be reached by user id {os.geteuid()}: a folder above it denies that"
+    if os.path.isdir(path):
+        return f"program {name!r} is a folder"
+    return f"program {name!r} not found from {process.cwd or working_folder()}{hint}"
 
 
 def _may_not_be_reached(path: str) -> bool:
