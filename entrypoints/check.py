@@ -1,4 +1,4 @@
-"""ranklaunch check: what would make run fail, all of it at once. Starts nothing; run it in the container that is to train."""
+"""ranklaunch check: all causes that would make run fail, at once. Starts nothing; run it in the container of the training."""
 
 from __future__ import annotations
 

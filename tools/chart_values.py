@@ -73,7 +73,7 @@ def _meaning(key: Key) -> str:
 
 
 def _legal(key: Key) -> list[str]:
-    """As the chart has it: without the engines that are other platforms."""
+    """Return the legal words of a key in the chart: without engines of other platforms."""
     return [word or '""' for word in key.legal if word not in LEFT_OUT]
 
 
@@ -128,7 +128,7 @@ def _kind(key: Key) -> Schema:
 
 
 def known(kind: type) -> Schema:
-    """What a chart's templates know of keys: those that there are, what values must look like, and what others call them."""
+    """Return the keys of a chart for its templates: their names, the forms of their values, and the words of other tools for them."""
     there = [path for path in keys.paths(kind) if not _foreign(path)]
     table = {path: key for path, key in keys.every(kind) if not _foreign(path)}
     meant = {word: advice for word, advice in familiar.FAMILIAR.items() if re.match("[A-Za-z.]*|left out", advice)[0] in (*there, "left")}

@@ -243,7 +243,7 @@ def _broken(mutation: Mutation) -> Iterator[None]:
 
 
 def _first_test(mutation: Mutation) -> list[str]:
-    """The test that catches it."""
+    """Return the tests that fail on the mutant in the first stage with a failure; [] for a survivor."""
     with _broken(mutation):
         return next(filter(None, (_failures(stage, "-x") for stage in _stages(mutation.place))), [])
 

@@ -49,7 +49,7 @@ def started(process: Process, plan: Plan) -> Launcher:
 
 
 def choose(job: Job, reader: Reader) -> tuple[type[Launcher], str]:
-    """Return the launcher of a job, and the reason: the setting that asks for it, or the fact that calls for it."""
+    """Return the launcher of a job, and the reason: a setting, or a fact about the job."""
     asked = reader.get(METHOD).strip().lower()
     asked = ALIASES.get(asked, asked)
     problem = _problem(job, reader, asked) if asked else ""

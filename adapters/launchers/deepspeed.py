@@ -139,8 +139,11 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], names: set[str], b
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
-    """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
-    pdsh each line has its host, of which another line says which node it is."""
+    """Return the rank that failed first.
+
+    launch.py prints the exit status of a rank without its number: the command on that line is the command of the rank started last.
+    Through pdsh each line begins with its host, and another line has the node's number.
+    """
     said, lost = [*re.finditer(_CODE, text)], re.search(remote.BY_PDSH, text)
     # Of several hosts or ranks the first counts; of one launch.py, one that a rank had started may have said so before it.
     found = said[0 if said[0]["host"] or said[0]["rank"] else -1] if said else None
@@ -212,8 +215,10 @@ def _slots(job: Job) -> str:
 
 
 def _visible(job: Job, reader: Reader) -> tuple[str, str]:
-    """A variable that chooses other devices than the slots from 0, to which launch.py would set it anew, and its value. DeepSpeed does not
-    look at it where it is told devices, or a number of them."""
+    """Return the variable of visible devices, and its value if that is not the slots from 0.
+
+    launch.py would set the variable to the slots from 0. With a list or a number of devices, DeepSpeed ignores the variable.
+    """
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
     given = reader.env.get(name, "").strip()
     return name, "" if job.accelerator == "cpu" or given == _slots(job) or any(map(reader.given, filters.VARIABLES)) else given

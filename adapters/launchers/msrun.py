@@ -130,8 +130,10 @@ def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
-    """msrun exits with 1 whatever happened; the process and its code are in the error that it logs. It does not say which rank that
-    was. Read as MindSpore 2.10 writes it."""
+    """Return the process that failed first, by the error that msrun logs.
+
+    msrun itself always exits with 1. The error has the pid and the exit code, and no rank. Seen with MindSpore 2.10.
+    """
     found = re.search(_FAILURE, text)
     return base.failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
 
@@ -180,8 +182,11 @@ def _log_dir(job: Job, reader: Reader) -> str:
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
-    """msrun's own files. It repeats what is in them, but does not say whose the lines are. Those of other nodes may lie beside them: the
-    scheduler is node 0's, unless it was given another place."""
+    """Return msrun's own log files as the outputs of the ranks.
+
+    msrun prints the lines of the files again, without a rank. Files of other nodes may lie beside them. The scheduler's file is node 0's,
+    unless the user gave the scheduler another place.
+    """
     ranks = base.rank_outputs(job, reader, templates, folder, OWN_LOGS)
     scheduler = RankLog("scheduler", None, base.in_attempt(job, "scheduler.log"), "[scheduler] ")
     return replace(ranks, logs=(*ranks.logs, scheduler)) if job.node_index == 0 or reader.given(SCHEDULER) else ranks
@@ -238,7 +243,7 @@ def _table(job: Job, reader: Reader) -> tuple[str, tuple[File, ...], tuple[Wait,
 
 
 def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
-    """The path, and who wants it."""
+    """Return the path of the rank table, and the setting that asks for it; two empty texts without a table."""
     if reader.given(OWN_TABLE):
         path = reader.absolute(rank_table_file(reader.get(OWN_TABLE), reader.files))
         return path, reader.told(OWN_TABLE)

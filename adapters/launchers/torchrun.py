@@ -142,8 +142,10 @@ def plan_of(
 
 
 def with_dollars_doubled(job: Job) -> Job:
-    """torch takes the words that it hands to Python or bash, and those behind any program, for templates, of which it knows local_rank:
-    it makes one dollar of two."""
+    """Return the words with each dollar doubled.
+
+    torch reads the words for Python, bash and any program as templates (of local_rank), in which two dollars are one.
+    """
     program = job.program
     args = [word.replace("$", "$$") for word in program.args]
     path = program.path.replace("$", "$$") if program.is_python or program.is_shell else program.path

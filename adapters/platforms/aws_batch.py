@@ -1,4 +1,4 @@
-"""The main node of AWS Batch: it may be any of them, and it is node 0 here, since the others know its address alone."""
+"""AWS Batch: the main node, with any index of the platform, is node 0 here, because the other nodes know only its address."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _submitted(reader: Reader) -> str:
 
 
 def _path(reader: Reader) -> str:
-    """Return the program that SageMaker itself names, in the first folder that has it, else where it should be; "" without one."""
+    """Return the path of the program that SageMaker names, in the first folder with the file, else as expected; "" without a name."""
     name, told = _named(reader), _submitted(reader)
     places = [join(folder, name) for folder in (told, join(reader.get(BASE), "code")) if name and folder.startswith("/")]
     return next(filter(reader.files.exists, places), "".join(places[:1]))

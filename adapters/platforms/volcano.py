@@ -193,7 +193,7 @@ def _of_mpi(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
 
 
 def _has_ps(reader: Reader, there: There) -> bool:
-    """Return True for tasks ps and worker. Others beside them are in the program's own TF_CONFIG, which method plain leaves as it is."""
+    """Return True for tasks ps and worker. Further tasks are in the TF_CONFIG of the program, which method plain keeps."""
     others = sorted(there[key].name for key in there.keys() & {"CHIEF", "EVALUATOR"})
     if not (tasks.given(reader, PS_HOSTS) or "PS" in there) or (others and _method(reader) == "plain"):
         return False

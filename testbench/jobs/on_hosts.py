@@ -79,7 +79,7 @@ class LauncherJob:
             self.nodes.append(Node(host, popen, logs))
 
     def _environment(self, host: Host) -> dict[str, str]:
-        """Small, so that what is on the machine that runs the tests does not decide."""
+        """Return a small environment: variables of the machine that runs the tests must not decide."""
         kept = ("PATH", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "RANKLAUNCH_RANKSIDE")
         hosts = ",".join(each.name for each in self._hosts)
         home = {"HOME": str(self.folder), "LANG": "C", "OMP_NUM_THREADS": "1"}

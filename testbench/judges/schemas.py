@@ -128,7 +128,7 @@ def folder() -> Path | None:
 
 
 def strict(schema: Any) -> Any:
-    """As JSON Schema, and with unknown fields refused, as the API server refuses them of those who ask for it."""
+    """Return a schema of Kubernetes as JSON Schema that refuses unknown fields, like an API server with strict validation."""
     if isinstance(schema, list):
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):

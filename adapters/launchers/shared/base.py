@@ -84,7 +84,7 @@ class Signals(Protocol):
         """Signal the ranks of a launcher, through shells and wrappers."""
 
     def signal_in_turn(self, child: Any, number: int) -> None:
-        """Signal the ranks of a launcher that ends all once one has died: first those that catch the signal, then the others."""
+        """Signal the ranks of a launcher that ends all after the first death: first the ranks that catch the signal, then the others."""
 
     def remind(self, child: Any) -> None:
         """Send SIGTERM to a launcher itself, and once more after half of the grace."""
@@ -180,8 +180,10 @@ class Launcher:
 
     @staticmethod
     def report(text: str, pid: int = 0) -> Failure | None:
-        """Return the rank that failed first, by the last of what the process wrote; None if its exit code says it all. pid: of the process,
-        whose ranks may have started others like it; 0: unknown."""
+        """Return the rank that failed first, by the end of the process's output; None if the exit code of the process says enough.
+
+        pid: of the process, 0 if unknown. Its ranks may have started other launchers of the same kind.
+        """
         return None
 
     # Stopping

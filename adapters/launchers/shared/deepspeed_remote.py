@@ -75,7 +75,11 @@ _TYPED = r"[\w@+=:,./ -]+"  # arguments that pdsh and the shells behind it leave
 
 
 def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Process, hostfile: File, tunes: bool) -> Plan:
-    """own: without processes. process: the runner, as it is started on node 0. tunes: it starts others, which end what is left of each."""
+    """Return the plan of a job whose ranks node 0 starts by DeepSpeed's runner.
+
+    own: the plan without processes. process: the runner on node 0. tunes: the runner is DeepSpeed's tuner, whose
+    own runners end the processes that are left.
+    """
     by = reader.get(BY)
     _refuse(job, reader, by)
     behaviour = ssh.BelowPdsh.NAME if by == PDSH else ssh.NAME
@@ -134,8 +138,10 @@ def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
 
 
 def told_by_srun(tail: str) -> Failure | None:
-    """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code. Where it has lost nodes
-    before, these, as Slurm writes them."""
+    """Return the first task whose failure srun reports, or an earlier lost node.
+
+    srun then ends the other tasks, and exits with the largest exit code. A lost node is named as Slurm writes it.
+    """
     found, lost = re.search(_BY_SRUN, tail), re.search(_NODE_LOST, tail)
     if lost and not (found and found.start() < lost.start()):
         return Failure(None, 137, name="srun's step", host=lost["host"])
@@ -183,8 +189,11 @@ def _ssh_program(job: Job, reader: Reader) -> File:
 
 
 def _carried(process: Process, by: str, private: str, path: str) -> tuple[Process, File]:
-    """The runner, and what it finds by the name of the program that it starts: it takes the end of one that a signal has killed for
-    success, and a shell's code for what it is. path: what the program itself is to have."""
+    """Return the runner, and a script in place of the program that the runner starts.
+
+    The runner takes a death by signal for success and a shell's exit code as it is, so the script writes the exit status into a file.
+    path: PATH of the program itself.
+    """
     name, folder = _CARRIER.get(by, "mpirun"), join(private, RUNNER)
     text = _CARRIED.format(path=shlex.quote(path), begun=PROOF_BEGUN, proof=shlex.quote(join(folder, END)), name=name)
     program = File(join(folder, name), text, "0700")
@@ -192,8 +201,11 @@ def _carried(process: Process, by: str, private: str, path: str) -> tuple[Proces
 
 
 def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:
-    """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it. user: what is in
-    files for DeepSpeed, which comes last, and as it is written there."""
+    """Return the lines of the variables for DeepSpeed to forward.
+
+    DeepSpeed forwards few variables by itself (PYTHON*, NCCL*, ...), and prints all forwarded ones, so secrets are left out. user:
+    variables of the user's files for DeepSpeed, unchanged and last.
+    """
     recorders = {each.name: each.value for each in of_ranks(job, reader, True)}
     own = {**recorders, RUN: reader.arrived.run_id, RESTART_COUNT: str(reader.arrived.restart)}
     meeting = meeting_of_ranks(job, reader, reader.get(MASTER_PORT)) if by in _WITHOUT_MEETING else {}
@@ -215,7 +227,10 @@ def _lost(reader: Reader, by: str, values: Mapping[str, str]) -> set[str]:
 
 
 def _arrives(value: str, by: str) -> bool:
-    """One line, without space at its ends, which DeepSpeed takes away; by MPI, nothing that it puts between quotes, which stay there."""
+    """Return True if a value reaches the ranks unchanged.
+
+    DeepSpeed strips values, and line ends break its commands. By MPI it quotes some values, and the quotes stay.
+    """
     return not re.search(r"[\r\n]", value) and value == value.strip() and (by == PDSH or bool(re.fullmatch(_PLAIN, value)))
 
 

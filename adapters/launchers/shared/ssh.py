@@ -156,7 +156,10 @@ def waits(job: Job, reader: Reader, *, for_sshd: bool) -> tuple[Wait, ...]:
 
 
 def private_folder(job: Job, reader: Reader) -> str:
-    """Not the log directory: platforms copy that to a place where others read it. That tells apart jobs of one name on one machine."""
+    """Return the private folder of this run, apart for each log directory.
+
+    The log directory itself is unfit: platforms copy it to places that others read. Its digest tells apart jobs with one name.
+    """
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", job.name)[:80]
     folder = reader.absolute(reader.get(RUN_DIR))
     if re.search(r"\s", folder):

@@ -1,4 +1,4 @@
-"""A run that another command starts as a process of its own: which program that is, and what it is told of the job of that command."""
+"""Child runs: the command line and the environment of a `ranklaunch run` that another command starts as a process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def _option(variable: Variable[Any], value: str) -> str:
 
 
 def of_platforms(env: Mapping[str, str], not_inherited: Variables) -> tuple[str, ...]:
-    """Variables of a platform that this machine may itself be on, and of ours that say what each run is told anyway."""
+    """Return the names of inherited variables that a child run must not see: those of a platform on which this machine may be, and ours
+    for settings that the child gets by options.
+    """
     kept = _of_user(not_inherited)
     known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
     return tuple(

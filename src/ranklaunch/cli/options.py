@@ -31,9 +31,11 @@ _NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 
 @dataclass(frozen=True)
 class Option:
-    """value: the name of what it gives. takes: what help calls the text after it; "" for a switch, which takes none and gives
-    "true". may_take: what help calls a number that may follow a switch, and is its text then. legal: the few texts that it takes, where
-    there are so few."""
+    """Option of a command line.
+
+    value: name of the value. takes: name of its text in help; "" for a switch, which gives "true". may_take: name of a number that may
+    follow a switch. legal: the legal texts, if they are few.
+    """
 
     name: str
     value: str

@@ -127,7 +127,7 @@ def _taken(port: int) -> bool:
 
 
 def _hosts(plan: Plan) -> Iterator[Finding]:
-    """Names that nobody knows, of those that this node needs. Not wrong: run waits for them, since they may be published later."""
+    """Yield a finding with the host names that do not resolve. They are no error: run waits until the platform publishes them."""
     if len(plan.job.everyone) == 1:
         return
     waited = [name for wait in plan.waits if wait.kind == "hosts" for name in wait.what.split(",")]

@@ -40,7 +40,7 @@ def bare_line_of(chain: Sequence[Raised]) -> str:
 
 
 def traceback(chain: Sequence[Raised]) -> str:
-    """Return an exception as Python prints it, those behind it first, with the frames that were recorded."""
+    """Return a chain of exceptions as Python prints it, causes first, with the recorded frames."""
     parts = []
     for raised in reversed(chain):
         frames = [*raised.frames, *((raised.library,) if raised.library else ())]

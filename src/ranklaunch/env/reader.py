@@ -63,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Reading:
-    """How one value was found: the text that won, where it stood, and what it overrode. Secrets are hidden, long texts clipped."""
+    """Origin of one value: the text that counts, its source, and the texts that it overrode. Secrets are hidden, long texts clipped."""
 
     name: str
     value: str
@@ -284,8 +284,7 @@ class Reader:
         self.env = {name: value for name, value in self.env.items() if not name.startswith(beginnings)}
 
     def address_of(self, host: str) -> str:
-        """The IPv4 address of a host where it is known already, which it is once run has waited for it; else the host as it is
-        written."""
+        """Return the IPv4 address of a host if it is known, as after run's wait for the name; else the host as it is written."""
         return self.arrived.addresses.get(host, host)
 
     def shared(self, node: int, name: str) -> str:

@@ -1,6 +1,6 @@
-"""Node 0's view of the job until all may start: who is missing and why, and when to wait no longer for them or for those who disagree.
+"""Node 0's view of the job until the start: missing nodes with the reasons, and deadlines for missing and disagreeing nodes.
 
-Owns the deadlines, and what is known of those who are missing. Who has come is in the Roll, which the hub keeps.
+Owns the deadlines and the reasons. The hub's Roll has the present nodes.
 """
 
 from __future__ import annotations

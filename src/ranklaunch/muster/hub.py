@@ -206,7 +206,7 @@ class Hub(Machine):
             self.here.disconnect(node.link)
 
     def _part_early(self, node: Node, message: Message) -> None:
-        """It leaves before the others: with 0, having waited for them long enough."""
+        """Let a node leave with 0 before the others: it has waited for them long enough."""
         if not node.done:
             msg = "it leaves, and has not said how it ended"
             raise ValueError(msg)

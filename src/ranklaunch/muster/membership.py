@@ -1,4 +1,4 @@
-"""Who of a job's nodes has come, who is missing, who came twice, and what they disagree about."""
+"""Roll of a job's nodes: present, missing and duplicate nodes, and facts on which nodes disagree."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Roll:
         return ",".join(slots) if known else ""
 
     def last(self) -> list[Entry]:
-        """Those that the others waited for, the last first."""
+        """Return the nodes in the order in which the others waited for them, the last one first."""
         return sorted(self.entries.values(), key=lambda entry: -entry.ready)
 
     def _compared(self, facts: Mapping[str, str]) -> dict[str, str]:
@@ -205,7 +205,7 @@ class Roll:
                 yield f"{len(entries)} containers say that they are node {node}: {who}; {index}"
 
     def _misplacements(self) -> Iterable[str]:
-        """Of those that are ready: each has a place of its own, and whoever gives something to others the one that it came with."""
+        """Yield conflicts about places of ready nodes: two nodes in one, one beyond the last, or a new one after keys were handed over."""
         claims: dict[int, dict[int, Entry]] = {}
         for entry in self.entries.values():
             if entry.facts is not None:

@@ -1,6 +1,6 @@
-"""The nodes that are here, and node 0's view of how the job ends: what each says of its own end, what is seen of those that are gone.
+"""Reports of the nodes, and node 0's view of the end of the job: ends that nodes report, and signs of lost nodes.
 
-Owns what the job may have died of. When it is asked, and who hears it, is the hub's.
+Owns the suspects. The hub decides when to judge, and who hears the judgement.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Present:
         return node
 
     def overdue(self, instance: str, now: Now) -> Node | None:
-        """A node whose connection broke, that has not come back in its time, and that is needed: one that has succeeded is not."""
+        """Return a node whose connection broke, if it has not come back in time and has not succeeded; else None."""
         node = self.by_instance.get(instance)
         if not node or node.gone_at is None or now.clock < node.back_by:
             return None
@@ -298,7 +298,7 @@ class Reports:
         return liveness.Silence(lost.heard, heard, now.clock, liveness.beat_s(len(self._hosts), self._lost_after_s)).is_own
 
     def _cut_off(self, nodes: Iterable[Node], now: Now) -> Suspect:
-        """Return node 0 as the suspect: the silence of the others shows that its own network failed. nodes: those that have joined."""
+        """Return node 0 as the suspect: if all other nodes are silent, node 0's own network failed. nodes: the joined ones."""
         own = next((node for node in self._nodes.values() if node.inside), None)
         heard = {node.instance: node.heard for node in nodes if node is not own}.values()
         place = (own.index, self._host(own)) if own else (0, self._hosts[0])
@@ -310,7 +310,10 @@ class Reports:
         return instance in self._lost_starts
 
     def give_up(self, now: Now) -> None:
-        """Those that do not answer. What happened before they were told to stop was not their doing, or it would have been noticed."""
+        """Make suspects of the nodes that do not answer.
+
+        Their failure came after the order to stop: an earlier one would have been noticed.
+        """
         silent = [node for node in self._left if not node.stopping]
         last = max((node for node in silent if not node.inside), key=lambda node: node.heard, default=None)
         if last and self._decides_own(last, now):

@@ -34,7 +34,7 @@ class Group:
 
 
 class Rank:
-    """shared: the place up to which its lines stay where they are. own: those behind that, which it alone has written."""
+    """Lines of one rank. shared: place up to which the rank's lines are settled. own: later lines, which no other rank has written."""
 
     __slots__ = ("own", "shared")
 

@@ -111,8 +111,10 @@ def _blocks(processes: Iterable[Process], verbose: bool) -> Iterator[str]:
 
 
 def as_shell(plan: Plan) -> str:
-    """A script that starts the same processes by hand, in the folder and environment in which it is run. One subshell, so that it
-    can also be pasted into a shell that goes on afterwards."""
+    """Return a shell script that starts the same processes in the current folder and environment.
+
+    The script is one subshell, so it can be pasted into a shell in use.
+    """
     folders = dict.fromkeys(folder_of(process.log) for process in _all_processes(plan))
     lines = (
         "#!/bin/sh",

@@ -310,7 +310,7 @@ class Child:
 
     @property
     def announced(self) -> Below | None:
-        """Return the ranks of a launcher that announces them as it starts them; None for another process."""
+        """Return the ranks that a launcher announces as it starts them; None for a process that announces none."""
         return self.below if self.launcher.STARTS else None
 
     @property

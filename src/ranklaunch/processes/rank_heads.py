@@ -61,7 +61,7 @@ class Placed:
         return Node(tuple(heads), tuple(launchers), codes, own, self._ranks)
 
     def living(self) -> Collection[Key]:
-        """Return the heads, their tops, what placed them, and the launchers that live."""
+        """Return the living heads, their topmost processes, the processes that placed them, and the launchers."""
         of_heads = (process for head in self._heads.values() for process in (head.top, head.parent))
         return {process for process in {*self._heads, *self._launchers, *of_heads} if tree.state(tree.Identity(*process)) not in "XZ"}
 

@@ -57,7 +57,7 @@ BUCKETS = {
 
 @dataclass(frozen=True)
 class Span:
-    """kind: of those above, or the name of a bucket. ended: None where nothing tells. text: what it waited for, or who came last."""
+    """Span of time. kind: one of those above, or a bucket. ended: None if unknown. text: the awaited thing, or the last node to come."""
 
     kind: str
     began: float

@@ -1,4 +1,4 @@
-"""What is meant by a key that there is not: as others call it, as it is called in another group, or as it is nearly spelt."""
+"""Hints for unknown keys: the word of another tool, the same word in another group, or the nearest spelling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ FAMILIAR: Mapping[str, str] = {name: advice for advice, names in rules()["famili
 
 
 def hint(path: str, known: Iterable[str], legal: Iterable[str] = ()) -> str:
-    """What follows a key that there is not. known: the paths of all that there are. legal: the names that its group has."""
+    """Return the end of the message about an unknown key.
+
+    known: the paths of all keys. legal: the keys of the same group.
+    """
     name = plain(path.rpartition(".")[2])
     places = index(known)
     for word in (plain(path), name):

@@ -137,8 +137,10 @@ def _rules_of_pods(spec: JobSpec) -> list[Shape]:
 
 
 def _stopped_codes(spec: JobSpec) -> list[int]:
-    """After which a job that may not outlive an eviction never starts anew: its pods all end as those that were told to stop, and only
-    that one has the condition which is taken away."""
+    """Return the exit code of stopped pods, if an eviction must end the job; else nothing.
+
+    All pods of the job end with this code, and only the evicted pod has a condition.
+    """
     outlives = spec.restart.after_eviction or not spec.restart.max_restarts
     return [] if outlives or STOPPED in spec.restart.no_retry_exit_codes else [STOPPED]
 

@@ -115,7 +115,7 @@ def warning_of(spec: JobSpec) -> tuple[str, int] | None:
 
 
 def _save(spec: JobSpec) -> dict[str, Any] | None:
-    """Return what the script does at a warning: its signal, the command that asks the ranks, and the seconds that are left to them."""
+    """Return the script's answer to a warning: the signal, the command that asks the ranks to save, and the seconds left to them."""
     found = warning_of(spec)
     if not found:
         return None

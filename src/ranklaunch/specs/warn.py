@@ -1,4 +1,4 @@
-"""What a specification may say and what its author should know of it."""
+"""Warnings about a specification: legal values that their author should know more about."""
 
 from __future__ import annotations
 

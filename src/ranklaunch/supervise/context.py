@@ -81,7 +81,7 @@ class Work(Protocol):
 
 
 class Seen(Protocol):
-    """Session as tools that are told of a job see it."""
+    """Session for the tools that hear of a job: metrics, hooks and the status of a TrainJob."""
 
     def plan(self) -> Plan: ...
 

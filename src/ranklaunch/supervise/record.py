@@ -213,8 +213,7 @@ class Record:
             os.close(fd)
 
     def _fail(self, text: str) -> None:
-        """Write the reason into the file from which the platform reads it. A file that the
-        program wrote stays: it says more."""
+        """Write the reason into the platform's file for it. A file of the program stays: it has more details."""
         try:
             disk.make_folder(os.path.dirname(self._failure_file))
             with open(self._failure_file, "x", encoding="utf-8", errors="replace") as file:

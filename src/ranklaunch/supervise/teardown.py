@@ -251,9 +251,9 @@ class Teardown:
 
 
 def shows_all(plan: Plan, culprit: Culprit | None, lost: Iterable[Suspect], agreed: bool) -> bool:
-    """Return True on the node whose console has the whole verdict: that of the culprit, else node 0. The others show one line.
+    """Return True if the console of this node shows the whole verdict: on the culprit's node, else on node 0. Other nodes show one line.
 
-    lost: nodes that never reported, whose place node 0 takes. agreed: node 0 judged; else each node shows what it knows.
+    lost: nodes without a report; node 0 stands in for them. agreed: node 0 judged; else each node shows its own view.
     """
     job = plan.job
     if any(process.node is not None for process in plan.processes):  # simulated nodes have shown it

@@ -21,8 +21,11 @@ from ranklaunch.files import Files, absolute, text_of
 
 @dataclass(frozen=True)
 class Script:
-    """path: as the user wrote it. commands: those that start ranks, a command once for each way in which it may be written. env: variables
-    that the script gets; unset: variables that it must not inherit."""
+    """Shell script that starts ranks.
+
+    path: as the user wrote it. commands: the commands that start ranks, each once per spelling. env: variables for the script. unset:
+    variables that the script must not inherit.
+    """
 
     path: str
     commands: tuple[Start, ...]
