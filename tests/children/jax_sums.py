@@ -15,10 +15,23 @@ import os
 import signal
 import sys
 import time
+import types
+from collections.abc import Callable
 from pathlib import Path
 
-import jax
-import numpy as np
+
+class Slow:
+    """The last thing that a process does takes a second: modules go in the reverse order of their import."""
+
+    def __del__(self, wait: Callable[[float], None] = time.sleep) -> None:
+        wait(1)
+
+
+sys.modules["slow"] = types.ModuleType("slow")
+vars(sys.modules["slow"])["kept"] = Slow()
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
 
 STEPS = int(os.environ.get("STEPS", "1000000"))
 CHECKPOINT = Path(os.environ.get("CHECKPOINT", "/nonexistent"))

@@ -405,19 +405,27 @@ def _leave_jax_at_failing_exit():
 def _leave_jax():
     """Let this process exit without the barrier of jax.distributed.shutdown(): the others never come to it, for they wait for a collective.
 
-    JAX leaves by an atexit handler, and waits up to five minutes there. The objects stay alive, because their destructors wait too.
+    JAX leaves by an atexit handler, and waits up to five minutes there. The objects stay alive, because their destructors wait too. So do
+    the backends: their connections would close some seconds before the process ends, and what other processes do then would end it first.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     try:
-        import ctypes
-
         for name in ("preemption_sync_manager", "client", "service"):
             kept = getattr(state, name, None)
             if kept is not None:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+                _keep_alive(kept)
                 setattr(state, name, None)
+        for kept in getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", {}).values():
+            _keep_alive(kept)
     except Exception:  # another JAX than those that are known
         pass
+
+
+def _keep_alive(value):
+    """Let an object live until its process ends."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def _watch_imports():
