@@ -63,6 +63,7 @@ FITS = {
     "the main thread, and Python's own code": (end(1, record(40.0)), (), "exception-in-main-thread"),
     "a hook that ends the process with a code of its own": (end(9, record(99.0)), (), "exception-in-main-thread"),
     "a signal from outside while an exit handler hangs": (end(137, record(40.0), signal=9), (), "exception-in-main-thread"),
+    "raised in the handler of a signal from outside": (end(1, replace(record(99.0), signal=15)), (), "exception-in-main-thread"),
     "told to end after it had raised": (end(143, record(97.0), signal=15, sent=TOLD), (), "exception-in-main-thread"),
     "another thread, and the rank ends soon": (end(4, record(99.0, where="thread")), (), "exception-in-other-thread"),
     "the program of a shell script": (end(1), (child(3, HEAD, record(98.0)),), "exception-in-program-of-shell"),
@@ -82,6 +83,11 @@ DOES_NOT = {
     "the exception of a child below another top": (end(1), (child(3, below(4711, 7, 99.0)),)),
     "the exception of a launcher that the rank started": (end(1), (child(3, LAUNCHER, record(99.0)),)),
     "raised because of a stop": (end(1, record(99.0), sent=TOLD), ()),
+    "raised in the handler of a signal, and its launcher ended it": (
+        replace(end(None, replace(record(99.0), signal=15)), by_itself=False),
+        (),
+    ),
+    "killed and reaped by its launcher, with a worker that lives on and raises": (end(None), (child(3, record(ENDED + 0.1)),)),
 }
 
 

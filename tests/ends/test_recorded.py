@@ -36,6 +36,21 @@ HELD = RAISES.replace(
     "    step()", "    import threading\n    threading.Thread(target=time.sleep, args=(20,), name='saver').start()\n    step()"
 )
 
+# Rank 1 raises, and rank 0 raises when it is told to end.
+IN_HANDLER = """
+import os, signal, time
+def save(number, frame):
+    raise ValueError("no checkpoint folder")
+if os.environ["RANK"] == "0":
+    signal.signal(signal.SIGTERM, save)
+    open("up", "w").close()
+while not os.path.exists("up"):
+    time.sleep(0.02)
+if os.environ["RANK"] == "1":
+    raise ValueError("loss is nan")
+time.sleep(600)
+"""
+
 
 @pytest.fixture(autouse=True)
 def with_records(unchanged_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +119,14 @@ def test_a_rank_that_raises(as_process: Starter, method: str) -> None:
     assert f"rank 1 (pid {raised['pid']})" in text
     assert LINE.format(4) in text
     assert "only together with its exit code" in text
+
+
+def test_a_rank_that_raises_in_the_handler_of_a_signal(as_process: Starter) -> None:
+    """The record names the signal: who raises so was told to end by somebody, although nobody may have seen that."""
+    job = started(as_process, "spawn", IN_HANDLER)
+    assert job.end() == 1
+    signals = {end["rank"]: [each.get("signal") for each in of_kind(end["records"], "exception")] for end in ends(job)["ends"]}
+    assert signals == {1: [None], 0: [15]}
 
 
 @pytest.mark.parametrize("method", METHODS)

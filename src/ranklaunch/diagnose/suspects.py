@@ -373,6 +373,7 @@ def _shown(error: KnownError) -> KnownError:
 # failure is the time of the exception.
 
 SOON_S = 10.0  # from an exception to the end of its process, where the exit status alone does not say that the exception ended it
+CLOCK_S = 0.05  # that a record may seem to be later than the end of its process: each time is turned into node 0's by itself
 CHILD_S = 5.0  # from the exception of a child to the end of its rank
 UNCAUGHT = 1  # exit code of Python after an exception that nobody caught
 
@@ -399,10 +400,10 @@ class Ended(NamedTuple):
     alone: bool = False
 
     def soon(self, record: Record | None, seconds: float) -> Record | None:
-        """Return a record if the process ended, or was signalled, within so many seconds; also if
-        the time of the end is unknown."""
+        """Return a record if the process ended, or was signalled, within so many seconds after it;
+        also if the time of the end is unknown."""
         gone = min((sent.at for sent in self.end.sent if sent.at is not None), default=self.end.at)
-        return record if record and (gone is None or gone - record.at < seconds) else None
+        return record if record and (gone is None or -CLOCK_S < gone - record.at < seconds) else None
 
     def soon_by_itself(self, record: Record | None, seconds: float) -> Record | None:
         """Return a record if the process ended within so many seconds, and by no signal."""
@@ -541,8 +542,9 @@ def _nested(of: Ended) -> Iterator[OtherProcess]:
 
 
 def after_stop(record: Record, end: RankEnd) -> bool:
-    """True if the process was signalled before the exception."""
-    return any(sent.at is not None and sent.at < record.at for sent in end.sent)
+    """True if the process was signalled before the exception, by ranklaunch or by its launcher."""
+    by_launcher = end.by_itself is False and bool(record.signal)
+    return by_launcher or any(sent.at is not None and sent.at < record.at for sent in end.sent)
 
 
 # Ranks that failed during the stop, or had failed without ending when it came

@@ -75,12 +75,12 @@ class Raised:
 class Record:
     """What one process wrote down of itself at one moment. kind: rank, launcher, exception or exit. at: seconds since 1970 by the host's
     clock. monotonic: seconds by the host's monotonic clock. argv: of a rank or launcher. variables: rank variables at exec, of a rank.
-    top: the topmost process with equal variables, of a rank; for a launcher, that of the rank that started it. within: the
-    same, of a rank that was started below another or below the program. parent: of the top, or
-    of the launcher. launcher: name of a launcher, or what placed a rank: ranklaunch, a launcher, or "" for neither. where: main,
-    thread, or process (a child of multiprocessing), of an exception or exit. thread: name of the thread that raised. number: of an
-    exception, from 1 in each process. chain: the exception that nobody caught, then those behind it; of an exit, the exception that was
-    being handled. code: exit code. text: argument of sys.exit."""
+    top: the topmost process with equal variables, of a rank; for a launcher, that of the rank that started it. within: the same, of a
+    rank that was started below another or below the program. parent: of the top, or of the launcher. launcher: name of a launcher, or
+    what placed a rank: ranklaunch, a launcher, or "" for neither. where: main, thread, or process (a child of multiprocessing), of an
+    exception or exit. thread: name of the thread that raised. number: of an exception, from 1 in each process. signal: in whose
+    handler it was raised; None for none. chain: the exception that nobody caught, then those behind it; of an exit, the exception that
+    was being handled. code: exit code. text: argument of sys.exit."""
 
     kind: str
     node: int
@@ -98,6 +98,7 @@ class Record:
     where: str = ""
     thread: str = ""
     number: int = 0
+    signal: int | None = None
     chain: tuple[Raised, ...] = ()
     code: int = 0
     text: str = ""
@@ -154,10 +155,10 @@ _COMMON = ("kind", "node", "host", "pid", "start", "at", "monotonic")
 _FIELDS = {
     RANK: ("argv", "variables", "top", "within", "parent", "launcher"),
     LAUNCHER: ("argv", "top", "parent", "launcher"),
-    EXCEPTION: ("where", "thread", "number", "chain", "top"),
+    EXCEPTION: ("where", "thread", "number", "signal", "chain", "top"),
     EXIT: ("where", "code", "text", "chain"),
 }
-_MAY_BE_NULL = ("top", "within")
+_MAY_BE_NULL = ("top", "within", "signal")
 
 
 def _record(value: Mapping[str, Any]) -> Record:

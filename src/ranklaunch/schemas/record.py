@@ -80,14 +80,16 @@ class LauncherRecord(_OfAnyRecord):
 
 class ExceptionRecord(_OfAnyRecord):
     """An exception that nobody caught, written before hooks and exit handlers run. It explains an end only together with the exit code.
-    from: process is a child of multiprocessing. thread: name of the thread that raised. number: from 1, in each process; the first 8 and
-    the last 8 are kept. chain: the exception that nobody caught, then those behind it, at most 8. top: the topmost process of the rank,
-    as in its rank record; null for a process of no rank."""
+    from: process is a child of multiprocessing. thread: name of the thread that raised. number: from 1, in each process; the first 8
+    and the last 8 are kept. signal: number of the signal in whose handler it was raised; null for none. chain: the exception that
+    nobody caught, then those behind it, at most 8. top: the topmost process of the rank, as in its rank record; null for a process of
+    no rank."""
 
     record: Literal["exception"]
     from_: Literal["main", "thread", "process"]
     thread: str
     number: int
+    signal: int | None
     chain: list[RaisedSeen]
     top: ProcessSeen | None
 

@@ -62,7 +62,24 @@ def exception(folder, where, value, traceback, thread=""):
     if number > FIRST + LAST:  # the last ones take each other's place
         number = FIRST + 1 + (number - FIRST - 1) % LAST
     details = {"from": where, "thread": thread or _thread(), "number": process["exceptions"], "chain": chain(value, traceback)}
-    write(folder, "exception", "-%d" % number, {**details, "top": top(folder)})
+    in_handler_of = signal_handled(traceback) if where == "main" else None
+    write(folder, "exception", "-%d" % number, {**details, "signal": in_handler_of, "top": top(folder)})
+
+
+def signal_handled(traceback):
+    """Return the number of the signal in whose handler an exception was raised, None for none."""
+    import _signal as signal  # the module signal may be a file of the user's
+
+    code = set()
+    while traceback is not None:
+        code.add(traceback.tb_frame.f_code)
+        traceback = traceback.tb_next
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        handler = signal.getsignal(number)
+        function = getattr(handler, "__func__", handler)
+        if getattr(function, "__code__", None) in code:
+            return int(number)
+    return None
 
 
 def top(folder):
