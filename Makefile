@@ -61,7 +61,7 @@ AT_THE_TOP := $(subst $(empty) $(empty),|,$(subst .,\.,$(TREE) $(FILES)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help venv environment run test test-adapters test-launchers tables bench test-charts lint dist golden corpus mutations generate hosts pythons test-pythons
+.PHONY: help venv environment run test test-adapters test-launchers tables bench test-charts lint docs dist golden corpus mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -72,7 +72,7 @@ venv: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .ve
 venv: ## put into .venv what the tests and lint need, and run nothing
 
 # What `.ci/run` needs, by one pip: each for itself works for eight seconds before it installs anything.
-EXTRAS := examples test rules lint charts launchers
+EXTRAS := examples test rules lint docs charts launchers
 comma  := ,
 space  := $(subst ,, )
 environment: .venv/.installed-environment ## put into .venv what every target here needs but bench, three minutes and 5 GB
@@ -96,7 +96,7 @@ PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 # Folders that have none of these tests are not even read: each worker would read them anew.
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
 	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs and not table" $(WITHOUT)
-WITHOUT := $(patsubst %,--ignore=tests/%,charts cluster launchers test_guide.py test_benchmark_sections.py)
+WITHOUT := $(patsubst %,--ignore=tests/%,charts cluster launchers test_guide.py test_benchmark_sections.py test_site.py)
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
@@ -109,7 +109,7 @@ test-launchers: ## run the others: every launcher for real, and failures on seve
 	$(PYTEST) -m "(chaos or launchers or guide) and not table" $(WITH_LAUNCHERS)
 WITH_LAUNCHERS := tests/cluster tests/containers tests/control tests/evidence tests/launchers tests/muster tests/placement \
   tests/processes tests/rankside tests/report tests/restarts tests/supervise tests/tune \
-  tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_dist.py tests/test_guide.py tests/test_stranger.py
+  tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_dist.py tests/test_guide.py tests/test_site.py tests/test_stranger.py
 
 tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
 	@mkdir -p build
@@ -202,6 +202,12 @@ endef
 
 # The other Pythons of this machine, in .venv-3.N each. They have no PyTorch, so nothing is trained there.
 MINORS := 9 10 11 12 13 14
+SITE := build/site
+docs: .venv/.installed-docs ## build the site of the documentation in build/site, and check its links
+	@rm -rf build/site
+	$(VENV)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env --conf-dir docs . $(SITE)
+	$(VENV)/python tools/check_site.py $(SITE)
+
 # A name on PATH may be a shim for a version that is not active: only what answers counts.
 find-python = $(firstword $(foreach python,python3.$(1) $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python3.$(1)),\
   $(shell $(python) -c 'import sys; print(sys.executable)' 2>/dev/null)))
