@@ -40,7 +40,7 @@ class KnownError:
 @dataclass(frozen=True)
 class Culprit:
     """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it.
-    rank: None for a launcher, a preparing step or ranklaunch itself. time: when it ended, UTC by
+    rank: None for a launcher, a preparing step or ranklaunch itself. time: of its exception if it wrote one down, else of its end, UTC by
     node 0's clock."""
 
     node: int
