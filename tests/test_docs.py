@@ -145,6 +145,28 @@ def test_every_method_has_a_row() -> None:
     helpers.listed_in("the first table of docs/methods.md", rows, LAUNCHERS)
 
 
+TWO_NODES = ("plan", "--nodes", "2", "--slots", "8", "--hosts", "h0,h1", "--accelerator", "gpu", "--format", "json")
+NODE_OF_COMMAND = {"mpirun": "0"}
+WITHOUT_TABLE = {*LAUNCHERS} - {"ranktable", "jax", "ray"}
+
+
+@pytest.mark.parametrize("method", sorted(WITHOUT_TABLE))
+def test_command_of_each_method_is_what_is_planned(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first block of the section, whose dots stand for words left out."""
+    monkeypatch.chdir(tmp_path)
+    section = TEXTS[DOCS / "methods.md"].partition(f"\n## {method}\n")[2]
+    block = INDENTED.search(section)
+    assert block
+    shown = block[0].split()
+    node = NODE_OF_COMMAND.get(method, "1")
+    tp = ["--tp", "2"] if method == "megatron" else []
+    env = {"PATH": "/usr/bin", "RANKLAUNCH_PYTHON": "python", "RANKLAUNCH_OPENMPI": "4"}
+    data = helpers.call(*TWO_NODES, "--node", node, "--method", method, *tp, "train.py", env=env).json
+    command = " ".join(data["processes"][0]["argv"]).replace(f"{tmp_path}/ranklaunch-logs/node_{node}/attempt_1", "LOG")
+    pattern = " ".join(shown).replace(" -x NAME ... ", " ... ")
+    assert re.fullmatch(".*".join(map(re.escape, pattern.split("..."))), command), command
+
+
 MAKE_RUN = "add EXAMPLE_{0} := examples/... to Makefile; with an extra, WITH_EXTRA too"
 
 
