@@ -145,6 +145,28 @@ def test_every_method_has_a_row() -> None:
     helpers.listed_in("the first table of docs/methods.md", rows, LAUNCHERS)
 
 
+TWO_NODES = ("plan", "--nodes", "2", "--slots", "8", "--hosts", "h0,h1", "--accelerator", "gpu", "--format", "json")
+NODE_OF_COMMAND = {"mpirun": "0"}
+WITH_COMMAND = ("torchrun", "msrun", "spawn", "megatron", "accelerate", "pytorch", "mpirun", "tensorflow", "deepspeed", "plain")
+
+
+@pytest.mark.parametrize("method", WITH_COMMAND)
+def test_command_of_each_method_is_what_is_planned(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first block of the section, whose dots stand for words left out."""
+    monkeypatch.chdir(tmp_path)
+    section = TEXTS[DOCS / "methods.md"].partition(f"\n## {method}\n")[2]
+    block = INDENTED.search(section)
+    assert block
+    shown = block[0].split()
+    node = NODE_OF_COMMAND.get(method, "1")
+    tp = ["--tp", "2"] if method == "megatron" else []
+    env = {"PATH": "/usr/bin", "RANKLAUNCH_PYTHON": "python", "RANKLAUNCH_OPENMPI": "4"}
+    data = helpers.call(*TWO_NODES, "--node", node, "--method", method, *tp, "train.py", env=env).json
+    command = " ".join(data["processes"][0]["argv"]).replace(f"{tmp_path}/ranklaunch-logs/node_{node}/attempt_1", "LOG")
+    pattern = " ".join(shown).replace(" -x NAME ... ", " ... ")
+    assert re.fullmatch(".*".join(map(re.escape, pattern.split("..."))), command), command
+
+
 MAKE_RUN = "add EXAMPLE_{0} := examples/... to Makefile; with an extra, WITH_EXTRA too"
 
 
@@ -507,6 +529,68 @@ def option(argv: list[str], name: str) -> str:
     """Return the value of -name VALUE, --name VALUE or --name=VALUE."""
     words = [word for each in argv for word in (each.partition("=")[::2] if each.startswith("-") and "=" in each else (each,))]
     return words[next(i for i, word in enumerate(words) if word.lstrip("-") == name) + 1]
+
+
+# Guides by framework, and from other launchers
+
+GUIDES = sorted((DOCS / "frameworks").glob("*.md"))
+COMMANDS_OF_GUIDES = re.compile(r"^ +(?:[A-Z_]+=(?:\"[^\"]*\"|\S+) )?ranklaunch run (.*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=[page.stem for page in GUIDES])
+def test_guides_of_frameworks_are_what_ranklaunch_does(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans and refusals come out as shown, each command can be planned, and the failure is the known error that the page names."""
+    monkeypatch.chdir(tmp_path)
+    in_fences = {block[1]: block[2] for block in FENCE.finditer(TEXTS[page])}
+    (tmp_path / "ds.json").write_text(in_fences.get("json", "{}"), encoding="utf-8")
+    (tmp_path / "pretrain.sh").write_text("".join(re.findall(r"^    (torchrun .*\n.*\n)", TEXTS[page], re.MULTILINE)), encoding="utf-8")
+    env = {"PATH": "/usr/bin:/bin", "RANKLAUNCH_PYTHON": "python", "RANKLAUNCH_OPENMPI": "4"}
+    plans = [block for block in blocks(page) if block.startswith("$ ranklaunch plan")]
+    assert plans
+    for block in plans:
+        command, _, shown = block.partition("\n")
+        result = helpers.call(*shlex.split(command)[2:], env=env)
+        assert result.code == (78 if shown.startswith("ranklaunch: ") else 0), result.err
+        assert_shown(shown, result.out + result.err)
+    commands = COMMANDS_OF_GUIDES.findall(TEXTS[page])
+    assert commands
+    for command in commands:
+        result = helpers.call("plan", *shlex.split(command, comments=True), env=env)
+        assert result.code == 0, result.err
+    if "text" in in_fences and "known-errors.md#" in TEXTS[page]:
+        (tmp_path / "rank_0.log").write_text(in_fences["text"], encoding="utf-8")
+        (name,) = set(re.findall(r"known-errors\.md#([\w-]+)", TEXTS[page]))
+        assert f"  {name} (" in helpers.call("explain", "rank_0.log").out
+
+
+PYTORCHJOB = {"PET_NNODES": "4", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "8", "PET_MASTER_ADDR": "llm-master-0"}
+BY_HAND = ["--nodes", "4", "--slots", "8", "--hosts", "h0,h1,h2,h3", "--node", "1"]
+
+
+@pytest.mark.parametrize(
+    ("section", "env", "words", "started"),
+    [
+        ("torchrun in sbatch", {}, ["--slurm", "nodes=4,gpus=8"], "--nnodes=4 --nproc_per_node=8"),
+        ("PyTorchJob", PYTORCHJOB, [], "--nnodes=4 --nproc_per_node=8 --node_rank=1 --master_addr=llm-master-0"),
+        ("A DeepSpeed hostfile", {"RANKLAUNCH_NODE": "1"}, [], "--no_ssh --node_rank 1 --master_addr h0"),
+        ("msrun_launcher.sh", {}, BY_HAND, "--worker_num=32 --local_worker_num=8 --master_addr=h0 --node_rank=1 --master_port=8118"),
+    ],
+)
+def test_commands_of_the_page_for_a_migration_start_the_job(
+    section: str, env: dict[str, str], words: list[str], started: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hostfile").write_text("".join(f"h{i} slots=8\n" for i in range(4)), encoding="utf-8")
+    (tmp_path / "ds.json").write_text("{}", encoding="utf-8")
+    text = TEXTS[DOCS / "migrate.md"].partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    listed = [" ".join(json.loads(line)) for line in re.findall(r"^command: (.*)$", text, re.MULTILINE)]
+    command = next(line for line in [*listed, *text.splitlines()] if re.match(r"\s*(?:srun )?ranklaunch run ", line))
+    planned = helpers.call(
+        "plan", "--format", "json", *words, *shlex.split(command.partition(" run ")[2]), env={"PATH": "/usr/bin:/bin", **env}
+    )
+    assert planned.code == 0, planned.err
+    assert planned.json["job"]["world_size"] == 32
+    assert started in " ".join(planned.json["processes"][0]["argv"])
 
 
 def test_plan_as_json_is_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
