@@ -57,6 +57,47 @@ def test_an_exception_as_a_line(chain: list[Raised], line: str, cause: str) -> N
     assert (exceptions.line(found), exceptions.cause(found)) == (line, cause)
 
 
+AT_RUN = '\x1b[36mray::Runner.run()\x1b[39m (pid=30, ip=10.0.0.1, actor_id=27, repr=<t.Runner object at 0x7f>)\n  File "t.py", line 9, in run\n    step()\n'
+AT_STEP = '\x1b[36mray::Rollout.step()\x1b[39m (pid=31, ip=10.0.0.2, actor_id=28)\n           ^^^^^\n  File "t.py", line 5, in step\n    raise E\n'
+CREATION = "The actor died because of an error raised in its creation task, "
+DIED = (
+    "The actor died unexpectedly before finishing this task.\n\tclass_name: Rollout\n\tactor_id: d3\n\tpid: 31\n\tname: rollout_1\n"
+    "\tnamespace: 81\n\tip: 10.0.0.2\nThe actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "line"),
+    [
+        ("RayTaskError(ValueError)", f"{AT_STEP}ValueError: loss\nis nan", "ValueError: loss, in ray::Rollout.step (pid=31, ip=10.0.0.2)"),
+        (
+            "RayTaskError(ValueError)", f"{AT_RUN}ray.exceptions.RayTaskError(ValueError): {AT_STEP}ValueError: loss is nan",
+            "ValueError: loss is nan, in ray::Rollout.step (pid=31, ip=10.0.0.2)",
+        ),
+        (
+            "RayTaskError(RuntimeError)", f"{AT_STEP}ValueError: x\n\nThe above exception was the direct cause of the following exception:"
+            f"\n\n{AT_RUN}RuntimeError: no loss", "RuntimeError: no loss, in ray::Runner.run (pid=30, ip=10.0.0.1)",
+        ),
+        ("ActorDiedError", f"{CREATION}{AT_STEP}KeyError: 'a'", "KeyError: 'a', in ray::Rollout.step (pid=31, ip=10.0.0.2)"),
+        (
+            "ActorDiedError", DIED, "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. "
+            "(rollout_1, Rollout, pid=31, ip=10.0.0.2)",
+        ),
+        (
+            "RayTaskError(ActorDiedError)", f"{AT_RUN}ray.exceptions.ActorDiedError: {DIED}",
+            "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. "
+            "(rollout_1, Rollout, pid=31, ip=10.0.0.2)",
+        ),
+        ("RayTaskError(ValueError)", AT_STEP[:60], "ray.exceptions.RayTaskError(ValueError): ray::Rollout.step() (pid=31, ip=10.0.0.2, actor_id"),
+        ("GetTimeoutError", "Get timed out", "ray.exceptions.GetTimeoutError: Get timed out"),
+    ],
+)  # fmt: skip
+def test_an_exception_that_ray_passes_on_is_the_one_of_the_task(kind: str, message: str, line: str) -> None:
+    chain = (raised(f"ray.exceptions.{kind}", message),)
+    found = exceptions.bare_line_of(chain)
+    assert found.replace("\\x1b[36m", "").replace("\\x1b[39m", "") == line
+
+
 def test_a_line_is_bounded_and_can_be_written() -> None:
     line = exceptions.line(record(raised("E" * 9000, "\ud800" * 9000, frames=(Frame("f" * 9000, 1, "g" * 9000),))))
     assert len(line) <= exceptions.MOST_LINE

@@ -29,5 +29,8 @@ def test_success(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
 
 
 def test_a_rollout_is_killed(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """The verdict names the actor that died, and not the TaskRunner that waited for it."""
     verdict = started(hosts(2), tmp_path, KILLED_ROLLOUT="1:3").end(1)
-    print(verdict)
+    assert (verdict["culprit"]["node"], verdict["culprit"]["rank"]) == (0, 0)
+    assert "ActorDiedError: The actor died unexpectedly" in verdict["reason"]
+    assert "(rollout_1, Rollout, pid=" in verdict["reason"]
