@@ -19,7 +19,7 @@ import time
 
 MOST_KEPT = 64 << 20  # bytes of logs
 MOST_OF_ONE = 4 << 20
-LOOK_S = 0.5
+LOOK_S = 0.1
 ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
 asked = []
 

@@ -1,0 +1,146 @@
+"""Seconds until the program of a cluster runs: Ray and JAX on one and on three hosts, by ranklaunch, by Ray's own command, and by hand.
+
+"first line s": from the start of the first command to the first line of the program; with several processes, of the last one.
+"connected s": to the end of ray.init() or of jax.distributed.initialize().
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from benchmarks import launchers
+from benchmarks.jobs import Failed, Job
+from benchmarks.launchers import Ranks
+from benchmarks.rows import Row, Sample, Target, in_turn, ratio
+from testbench.hosts import Hosts, missing
+
+NAME = "cluster"
+LIMIT_S = 120.0
+CPUS = 2  # of each node
+RAY_PORT, JAX_PORT = 6379, 6666
+PROGRAM = str(Path(__file__).resolve().with_name("cluster_program.py"))
+FIRST, CONNECTED = "first line s", "connected s"
+
+OURS_RAY, SYMMETRIC, RAY_BY_HAND = "ranklaunch ray", "ray symmetric-run", "ray start by hand"
+OURS_JAX, JAX_BY_HAND = "ranklaunch jax", "processes by hand"
+Shell = Callable[[Ranks, Hosts], list[str]]
+
+
+def measure(quick: bool) -> list[Row]:
+    runs, sizes = (1, (1,)) if quick else (7, (1, 3))
+    ways: dict[str, Mapping[str, Shell]] = {"Ray": RAY, "JAX": JAX}
+    rows = []
+    for kind, shells in ways.items():
+        for nodes in sizes:
+            reason = missing() or _absent(kind)
+            if reason:
+                rows += [Row(case(kind, nodes), way, {}, 0, reason) for way in shells]
+                continue
+            measured = {way: partial(_start, kind, shell, nodes) for way, shell in shells.items()}
+            rows += in_turn(case(kind, nodes), measured, runs)
+    return rows
+
+
+def case(kind: str, nodes: int) -> str:
+    return f"{kind} on {nodes} host{'s' if nodes > 1 else ''}"
+
+
+def _absent(kind: str) -> str:
+    import importlib.util
+
+    return "" if importlib.util.find_spec(kind.lower()) else "not installed"
+
+
+# Ways. Each host has its own folder for Ray: the hosts share a disk.
+
+
+def ranklaunch_ray(ranks: Ranks, hosts: Hosts) -> list[str]:
+    return launchers.ranklaunch("ray", ranks, "--accelerator", "cpu")
+
+
+def symmetric_run(ranks: Ranks, hosts: Hosts) -> list[str]:
+    command = ["ray", "symmetric-run", "--address", f"{hosts[0].address}:{RAY_PORT}", "--min-nodes", str(ranks.nodes)]
+    return [*command, *_ray_options(ranks), "--", sys.executable, "-u", *ranks.program]
+
+
+def ray_by_hand(ranks: Ranks, hosts: Hosts) -> list[str]:
+    """As pages of Ray show it, with a wait for all nodes, which no command of Ray has."""
+    options = ["--node-ip-address", hosts[ranks.node].address, *_ray_options(ranks)]
+    if ranks.node:
+        return ["ray", "start", "--address", f"{hosts[0].address}:{RAY_PORT}", *options, "--block"]
+    steps = [["ray", "start", "--head", "--port", str(RAY_PORT), *options]]
+    if ranks.nodes > 1:
+        steps.append([sys.executable, PROGRAM, "nodes", str(ranks.nodes)])
+    steps.append([sys.executable, "-u", *ranks.program])
+    return ["bash", "-c", " && ".join(map(shlex.join, steps))]
+
+
+def _ray_options(ranks: Ranks) -> list[str]:
+    head = ["--include-dashboard", "false", "--disable-usage-stats"] if ranks.node == 0 else []
+    return ["--num-cpus", str(CPUS), "--num-gpus", "0", *head]
+
+
+def ranklaunch_jax(ranks: Ranks, hosts: Hosts) -> list[str]:
+    return launchers.ranklaunch("jax", ranks, "--accelerator", "cpu", "--master-port", str(JAX_PORT))
+
+
+def jax_by_hand(ranks: Ranks, hosts: Hosts) -> list[str]:
+    variables = {
+        "BY_HAND": 1, "JAX_COORDINATOR_ADDRESS": f"{hosts[0].address}:{JAX_PORT}", "JAX_NUM_PROCESSES": ranks.nodes,
+        "JAX_PROCESS_ID": ranks.node, "JAX_NUM_CPU_DEVICES": ranks.count,
+    }  # fmt: skip
+    return ["env", *(f"{name}={value}" for name, value in variables.items()), sys.executable, "-u", *ranks.program]
+
+
+RAY: Mapping[str, Shell] = {OURS_RAY: ranklaunch_ray, SYMMETRIC: symmetric_run, RAY_BY_HAND: ray_by_hand}
+JAX: Mapping[str, Shell] = {OURS_JAX: ranklaunch_jax, JAX_BY_HAND: jax_by_hand}
+
+
+def _start(kind: str, shell: Shell, nodes: int) -> Sample:
+    """Start a job on hosts of its own, and end it once its program is connected."""
+    with tempfile.TemporaryDirectory(prefix="rlb") as name:
+        folder = Path(name)  # a short path: Ray makes sockets below it
+        with Hosts(nodes, folder) as hosts, Job(folder) as job:
+            began = time.monotonic()
+            for node, host in enumerate(hosts):
+                own = folder / str(node)
+                own.mkdir()
+                ranks = Ranks(CPUS, (PROGRAM, kind.lower(), str(folder)), own, nodes, node)
+                job.start(shell(ranks, hosts), host.popen, RAY_TMPDIR=str(own), RANKLAUNCH_RUN_DIR=name, HOME=str(own))
+            processes = nodes if kind == "JAX" else 1
+            files = [folder / f"first-{rank}" for rank in range(processes)]
+            while not all(file.exists() for file in files):
+                if time.monotonic() - began > LIMIT_S:
+                    output = " | ".join((folder / f"console-{node}").read_text(errors="replace")[-300:] for node in range(nodes))
+                    msg = f"no program after {LIMIT_S:g} s: {output}"
+                    raise Failed(msg)
+                time.sleep(0.01)
+            times = [[float(word) for word in file.read_text().split()] for file in files]
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    if {count for _, _, count in times} != {float(nodes)}:
+        msg = f"the program had not {nodes} nodes: {times}"
+        raise Failed(msg)
+    return {FIRST: max(first for first, _, _ in times) - began, CONNECTED: max(connected for _, connected, _ in times) - began}
+
+
+def targets(rows: list[Row]) -> list[Target]:
+    pairs = [("Ray", OURS_RAY, SYMMETRIC), ("Ray", OURS_RAY, RAY_BY_HAND), ("JAX", OURS_JAX, JAX_BY_HAND)]
+    return [
+        Target(
+            f"{case(kind, nodes)}, seconds to {unit.removesuffix(' s')}: times {other}",
+            ratio(rows, case(kind, nodes), unit, ours, other),
+            1.0,
+        )
+        for kind, ours, other in pairs
+        for nodes in (1, 3)
+        for unit in (FIRST, CONNECTED)
+        if ratio(rows, case(kind, nodes), unit, ours, other) is not None
+    ]
