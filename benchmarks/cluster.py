@@ -1,7 +1,9 @@
-"""Seconds until the program of a cluster runs: Ray and JAX on one and on three hosts, by ranklaunch, by Ray's own command, and by hand.
+"""Seconds until the program of a cluster runs: Ray and JAX on one and on three hosts, by
+ranklaunch, by Ray's own command, and by hand.
 
-"first line s": from the start of the first command to the first line of the program; with several processes, of the last one.
-"connected s": to the end of ray.init() or of jax.distributed.initialize().
+"first line s": from the start of the first command to the first line of the program; with
+several processes, of the last one. "connected s": to the end of ray.init() or of
+jax.distributed.initialize().
 """
 
 from __future__ import annotations
@@ -66,7 +68,14 @@ def ranklaunch_ray(ranks: Ranks, hosts: Hosts) -> list[str]:
 
 
 def symmetric_run(ranks: Ranks, hosts: Hosts) -> list[str]:
-    command = ["ray", "symmetric-run", "--address", f"{hosts[0].address}:{RAY_PORT}", "--min-nodes", str(ranks.nodes)]
+    command = [
+        "ray",
+        "symmetric-run",
+        "--address",
+        f"{hosts[0].address}:{RAY_PORT}",
+        "--min-nodes",
+        str(ranks.nodes),
+    ]
     return [*command, *_ray_options(ranks), "--", sys.executable, "-u", *ranks.program]
 
 
@@ -88,18 +97,32 @@ def _ray_options(ranks: Ranks) -> list[str]:
 
 
 def ranklaunch_jax(ranks: Ranks, hosts: Hosts) -> list[str]:
-    return launchers.ranklaunch("jax", ranks, "--accelerator", "cpu", "--master-port", str(JAX_PORT))
+    options = ("--accelerator", "cpu", "--master-port", str(JAX_PORT))
+    return launchers.ranklaunch("jax", ranks, *options)
 
 
 def jax_by_hand(ranks: Ranks, hosts: Hosts) -> list[str]:
     variables = {
-        "BY_HAND": 1, "JAX_COORDINATOR_ADDRESS": f"{hosts[0].address}:{JAX_PORT}", "JAX_NUM_PROCESSES": ranks.nodes,
-        "JAX_PROCESS_ID": ranks.node, "JAX_NUM_CPU_DEVICES": ranks.count,
-    }  # fmt: skip
-    return ["env", *(f"{name}={value}" for name, value in variables.items()), sys.executable, "-u", *ranks.program]
+        "BY_HAND": 1,
+        "JAX_COORDINATOR_ADDRESS": f"{hosts[0].address}:{JAX_PORT}",
+        "JAX_NUM_PROCESSES": ranks.nodes,
+        "JAX_PROCESS_ID": ranks.node,
+        "JAX_NUM_CPU_DEVICES": ranks.count,
+    }
+    return [
+        "env",
+        *(f"{name}={value}" for name, value in variables.items()),
+        sys.executable,
+        "-u",
+        *ranks.program,
+    ]
 
 
-RAY: Mapping[str, Shell] = {OURS_RAY: ranklaunch_ray, SYMMETRIC: symmetric_run, RAY_BY_HAND: ray_by_hand}
+RAY: Mapping[str, Shell] = {
+    OURS_RAY: ranklaunch_ray,
+    SYMMETRIC: symmetric_run,
+    RAY_BY_HAND: ray_by_hand,
+}
 JAX: Mapping[str, Shell] = {OURS_JAX: ranklaunch_jax, JAX_BY_HAND: jax_by_hand}
 
 
@@ -113,13 +136,20 @@ def _start(kind: str, shell: Shell, nodes: int) -> Sample:
                 own = folder / str(node)
                 own.mkdir()
                 ranks = Ranks(CPUS, (PROGRAM, kind.lower(), str(folder)), own, nodes, node)
-                job.start(shell(ranks, hosts), host.popen, RAY_TMPDIR=str(own), RANKLAUNCH_RUN_DIR=name, HOME=str(own))
+                job.start(
+                    shell(ranks, hosts),
+                    host.popen,
+                    RAY_TMPDIR=str(own),
+                    RANKLAUNCH_RUN_DIR=name,
+                    HOME=str(own),
+                )
             processes = nodes if kind == "JAX" else 1
             files = [folder / f"first-{rank}" for rank in range(processes)]
             while not all(file.exists() for file in files):
                 if time.monotonic() - began > LIMIT_S:
-                    output = " | ".join((folder / f"console-{node}").read_text(errors="replace")[-300:] for node in range(nodes))
-                    msg = f"no program after {LIMIT_S:g} s: {output}"
+                    consoles = [folder / f"console-{node}" for node in range(nodes)]
+                    tails = [path.read_text(errors="replace")[-300:] for path in consoles]
+                    msg = f"no program after {LIMIT_S:g} s: {' | '.join(tails)}"
                     raise Failed(msg)
                 time.sleep(0.01)
             times = [[float(word) for word in file.read_text().split()] for file in files]
@@ -128,11 +158,18 @@ def _start(kind: str, shell: Shell, nodes: int) -> Sample:
     if {count for _, _, count in times} != {float(nodes)}:
         msg = f"the program had not {nodes} nodes: {times}"
         raise Failed(msg)
-    return {FIRST: max(first for first, _, _ in times) - began, CONNECTED: max(connected for _, connected, _ in times) - began}
+    return {
+        FIRST: max(first for first, _, _ in times) - began,
+        CONNECTED: max(connected for _, connected, _ in times) - began,
+    }
 
 
 def targets(rows: list[Row]) -> list[Target]:
-    pairs = [("Ray", OURS_RAY, SYMMETRIC), ("Ray", OURS_RAY, RAY_BY_HAND), ("JAX", OURS_JAX, JAX_BY_HAND)]
+    pairs = [
+        ("Ray", OURS_RAY, SYMMETRIC),
+        ("Ray", OURS_RAY, RAY_BY_HAND),
+        ("JAX", OURS_JAX, JAX_BY_HAND),
+    ]
     return [
         Target(
             f"{case(kind, nodes)}, seconds to {unit.removesuffix(' s')}: times {other}",

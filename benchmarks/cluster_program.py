@@ -1,11 +1,11 @@
 """Program of the section cluster: `cluster_program.py ray|jax|nodes WORD...`.
 
 ray FOLDER    a driver of Ray: time of its first line, then of its connection to the cluster
-jax FOLDER    a process of JAX: time of its first line, then of the end of jax.distributed.initialize()
+jax FOLDER    a process of JAX: time of its first line, then of its jax.distributed.initialize()
 nodes NUMBER  wait until a cluster of Ray has so many nodes
 
-Times are of the clock that all processes of a machine share. They go to the file first-RANK of the folder, the number of nodes or
-processes after them.
+Times are of the clock that all processes of a machine share. They go to the file first-RANK of
+the folder, the number of nodes or processes after them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def jax_process(folder: str) -> None:
     began = time.monotonic()
     import jax
 
-    process = os.environ.get("JAX_PROCESS_ID", "0")
+    process, number = (int(os.environ[f"JAX_{name}"]) for name in ("PROCESS_ID", "NUM_PROCESSES"))
     if os.environ.get("BY_HAND"):  # JAX itself reads only the address
-        jax.distributed.initialize(num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(process))
+        jax.distributed.initialize(num_processes=number, process_id=process)
     else:
         jax.distributed.initialize()
-    write(folder, int(process), began, jax.process_count())
+    write(folder, process, began, jax.process_count())
 
 
 def await_nodes(number: str) -> None:

@@ -1,10 +1,14 @@
-"""Post-training by reinforcement learning on Ray, laid out as verl does: small, on CPUs, and with no knowledge of its launcher.
+"""Post-training by reinforcement learning on Ray, laid out as verl does: small, on CPUs, and
+with no knowledge of its launcher.
 
-The driver hands everything to a TaskRunner actor. A resource pool has one placement group per node (STRICT_PACK) with a bundle for
-a trainer and one for a rollout. Trainers form a group of torch.distributed (gloo) from RANK, WORLD_SIZE and MASTER_ADDR in their
-environments. In each step rollouts sample with the weights of the trainers, and trainers update the weights by the rewards.
+The driver hands everything to a TaskRunner actor. A resource pool has one placement group per
+node (STRICT_PACK) with a bundle for a trainer and one for a rollout. Trainers form a group of
+torch.distributed (gloo) from RANK, WORLD_SIZE and MASTER_ADDR in their environments. In each
+step rollouts sample with the weights of the trainers, and trainers update the weights by the
+rewards.
 
-STEPS: number of steps. KILLED_ROLLOUT, "RANK:STEP": this rollout kills itself by SIGKILL at this step.
+STEPS: number of steps. KILLED_ROLLOUT, "RANK:STEP": this rollout kills itself by SIGKILL at
+this step.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any
 import numpy as np
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as Place
 
 ACTIONS, REWARDED = 6, 4
 SAMPLES = 64  # per rollout and step
@@ -85,14 +89,15 @@ def free_address() -> tuple[str, str]:
 
 
 def resource_pool(nodes: int) -> list[PlacementGroup]:
-    groups = [placement_group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_PACK") for _ in range(nodes)]
+    bundles = [{"CPU": 1}, {"CPU": 1}]
+    groups = [placement_group(bundles, strategy="STRICT_PACK") for _ in range(nodes)]
     ray.get([group.ready() for group in groups])
     return groups
 
 
 def worker_group(kind: type[Worker], pool: list[PlacementGroup], bundle: int) -> list[Any]:
     """Start one actor on each node."""
-    places = [PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle) for group in pool]
+    places = [Place(group, placement_group_bundle_index=bundle) for group in pool]
     address, port = ray.get(free_address.options(scheduling_strategy=places[0]).remote())
     common = {"WORLD_SIZE": str(len(pool)), "MASTER_ADDR": address, "MASTER_PORT": port}
     return [
@@ -108,15 +113,21 @@ def worker_group(kind: type[Worker], pool: list[PlacementGroup], bundle: int) ->
     ]
 
 
+def hosts(group: list[Any]) -> list[str]:
+    return sorted(ray.get([worker.host.remote() for worker in group]))
+
+
 @ray.remote(num_cpus=1)
 class TaskRunner:
     """The controller: it holds the worker groups, and runs the loop."""
 
     def run(self, steps: int) -> float:
         pool = resource_pool(len(ray.nodes()))
-        rollouts, trainers = worker_group(Rollout, pool, ROLLOUT), worker_group(Trainer, pool, TRAINER)
-        hosts = [sorted(ray.get([worker.host.remote() for worker in group])) for group in (trainers, rollouts)]
-        print("trainers on", *hosts[0], "and rollouts on", *hosts[1], flush=True)
+        rollouts, trainers = (
+            worker_group(Rollout, pool, ROLLOUT),
+            worker_group(Trainer, pool, TRAINER),
+        )
+        print("trainers on", *hosts(trainers), "and rollouts on", *hosts(rollouts), flush=True)
         reward = 0.0
         for step in range(1, steps + 1):
             weights = ray.put(ray.get(trainers[0].weights.remote()))

@@ -1,4 +1,5 @@
-"""Reinforcement learning on Ray as verl lays it out, on two hosts: its end, and the verdict when a rollout is killed."""
+"""Reinforcement learning on Ray as verl lays it out, on two hosts: its end, and the verdict when
+a rollout is killed."""
 
 from __future__ import annotations
 

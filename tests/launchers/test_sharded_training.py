@@ -1,4 +1,5 @@
-"""A training over a mesh of all devices as MaxText lays it out on JAX, on two hosts with two devices each."""
+"""A training over a mesh of all devices as MaxText lays it out on JAX, on two hosts with two
+devices each."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def losses(node: Node, log: str) -> dict[int, str]:
     return {int(step): loss for step, loss in LOSS.findall(node.log(log))}
 
 
-def test_the_loss_goes_on_after_a_restart_in_place(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+def test_a_restart_in_place(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
     """The steps of both rounds have the losses of a job without a failure."""
     cluster = hosts(2)
     whole = started(cluster, tmp_path / "whole")
@@ -39,7 +40,8 @@ def test_the_loss_goes_on_after_a_restart_in_place(hosts: Callable[[int], Hosts]
     assert list(expected) == list(range(1, STEPS + 1))
     assert float(expected[STEPS]) < float(expected[1])
     assert losses(whole.nodes[1], "rank_1.log") == expected
-    assert "mesh {'data': 2, 'fsdp': 2} of 2 processes, after step 0\n" in whole.nodes[0].log("rank_0.log")
+    mesh = "mesh {'data': 2, 'fsdp': 2} of 2 processes, after step 0\n"
+    assert mesh in whole.nodes[0].log("rank_0.log")
 
     job = started(cluster, tmp_path / "restarted", FAILURE="1:5", RANKLAUNCH_MAX_RESTARTS="1")
     verdict = job.end(0)
