@@ -68,15 +68,10 @@ def ranklaunch_ray(ranks: Ranks, hosts: Hosts) -> list[str]:
 
 
 def symmetric_run(ranks: Ranks, hosts: Hosts) -> list[str]:
-    command = [
-        "ray",
-        "symmetric-run",
-        "--address",
-        f"{hosts[0].address}:{RAY_PORT}",
-        "--min-nodes",
-        str(ranks.nodes),
-    ]
-    return [*command, *_ray_options(ranks), "--", sys.executable, "-u", *ranks.program]
+    patience = f"RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT={LIMIT_S:.0f}"  # a busy machine needs more
+    where = ["--address", f"{hosts[0].address}:{RAY_PORT}", "--min-nodes", str(ranks.nodes)]
+    program = [sys.executable, "-u", *ranks.program]
+    return ["env", patience, "ray", "symmetric-run", *where, *_ray_options(ranks), "--", *program]
 
 
 def ray_by_hand(ranks: Ranks, hosts: Hosts) -> list[str]:
