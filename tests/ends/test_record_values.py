@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ranklaunch.catalogue import answer
 from ranklaunch.ends import exceptions
 from ranklaunch.ends.model import (
     EXCEPTION,
@@ -107,6 +108,15 @@ OF_RAY = {
 @pytest.mark.parametrize(("kind", "message", "line"), OF_RAY.values(), ids=OF_RAY)
 def test_an_exception_of_ray_is_the_one_of_the_task(kind: str, message: str, line: str) -> None:
     assert exceptions.bare_line_of((raised(f"ray.exceptions.{kind}", message),)) == line
+
+
+def test_an_actor_whose_creation_failed_has_failed_itself() -> None:
+    """Not as the consequence of another failure, for which the death of an actor stands else."""
+    message = f"{AT_RUN}ray.exceptions.ActorDiedError: {CREATION}{AT_STEP}KeyError: 'a'"
+    direct = f"{CREATION}{AT_STEP}KeyError: 'a'"
+    for kind, text in (("RayTaskError(ActorDiedError)", message), ("ActorDiedError", direct)):
+        first = answer.findings(exceptions.traceback((raised(f"ray.exceptions.{kind}", text),)))[0]
+        assert (first.error.kind, first.line) == ("cause", "KeyError: 'a'")
 
 
 def test_a_line_is_bounded_and_can_be_written() -> None:

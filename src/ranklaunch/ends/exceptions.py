@@ -27,6 +27,10 @@ LINKS = {"cause": "caused by", "context": "while handling", "group": "with"}
 
 # Ray raises an exception of a task in the program: with the task's traceback as the message.
 _TASK = re.compile(r"(?:\x1b\[\d+m)?(ray::[^\s()]+)\(\)(?:\x1b\[\d+m)? \((pid=\d+, ip=[^\s,)]+)")
+_CREATION = re.compile(
+    r"(?:ray\.exceptions\.ActorDiedError: )?"
+    r"The actor died because of an error raised in its creation task, "
+)
 _ACTOR = re.compile(r"^\t(class_name|name|pid|ip): (\S+)$", re.MULTILINE)
 
 
@@ -52,6 +56,7 @@ def traceback(chain: Sequence[Raised]) -> str:
         frames = [*raised.frames, *((raised.library,) if raised.library else ())]
         lines = [f'  File "{frame.file}", line {frame.line}, in {frame.function}' for frame in frames]
         message = f"{raised.type.removeprefix('builtins.')}: {raised.message}" if raised.message else raised.type
+        message = _CREATION.sub("", message)  # the traceback behind it says more than that an actor died
         parts.append("\n".join([BEGINS, *lines, message, "", *((CHAINED[raised.link], "") if raised.link in CHAINED else ())]))
     return "\n".join(parts)
 
@@ -83,7 +88,7 @@ def _line(raised: Raised) -> str:
 
 
 def _in_task(message: str) -> str:
-    """Return the exception of the innermost task of Ray, with the name and the process of the task; "" without one."""
+    """Return the exception of Ray's innermost task, with the task's name and process; else ""."""
     tasks = list(_TASK.finditer(message))
     if not tasks:
         return ""
@@ -91,7 +96,8 @@ def _in_task(message: str) -> str:
     found = next((each.strip() for each in lines if each[:1].strip()), "")
     if not found:
         return ""
-    within = "" if _ACTOR.search(message) else f", in {_cut(tasks[-1][1], MOST_NAME)} ({tasks[-1][2]})"
+    task = f", in {_cut(tasks[-1][1], MOST_NAME)} ({tasks[-1][2]})"
+    within = "" if _ACTOR.search(message) else task
     return f"{_cut(found, MOST_MESSAGE)}{within}"
 
 
