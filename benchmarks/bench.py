@@ -30,8 +30,8 @@ from benchmarks.tables import Section
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
-SECTIONS = ("start", "front", "failure", "output", "idle", "scale", "features")
-PACKAGES = ("ranklaunch", "torch", "accelerate", "deepspeed", "horovod", "mindspore")
+SECTIONS = ("start", "front", "failure", "output", "idle", "scale", "features", "cluster")
+PACKAGES = ("ranklaunch", "torch", "accelerate", "deepspeed", "horovod", "mindspore", "ray", "jax")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import idle, lines, output, scale
+from benchmarks import cluster, idle, lines, output, scale
 from benchmarks.rows import Row, Target
 from testbench.hosts import missing
 
@@ -45,6 +45,15 @@ def test_size_is_measured() -> None:
     rows = scale.measure(quick=True)
     sound(rows, scale.targets(rows))
     assert {row.way for row in rows} == {*scale.PLANS, "ranklaunch"}
+
+
+def test_clusters_are_measured() -> None:
+    assert not missing()
+    rows = cluster.measure(quick=True)
+    targets = cluster.targets(rows)
+    sound(rows, targets)
+    assert {row.way: row.note for row in rows} == dict.fromkeys([*cluster.RAY, *cluster.JAX], "")
+    assert all(target.value for target in targets)
 
 
 def written(tmp_path: Path, made: bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ranklaunch.catalogue import answer
 from ranklaunch.ends import exceptions
 from ranklaunch.ends.model import (
     EXCEPTION,
@@ -55,6 +56,67 @@ def record(*chain: Raised, kind: str = EXCEPTION, pid: int = 7, **more: object) 
 def test_an_exception_as_a_line(chain: list[Raised], line: str, cause: str) -> None:
     found = record(*chain)
     assert (exceptions.line(found), exceptions.cause(found)) == (line, cause)
+
+
+# Messages as Ray 2.60 writes them, shortened.
+OF_RUN = "(pid=30, ip=10.0.0.1, actor_id=27, repr=<t.Runner object at 0x7f>)"
+AT_RUN = f"""\x1b[36mray::Runner.run()\x1b[39m {OF_RUN}
+  File "t.py", line 9, in run
+    step()
+"""
+AT_STEP = """\x1b[36mray::Rollout.step()\x1b[39m (pid=31, ip=10.0.0.2, actor_id=28)
+           ^^^^^^^
+  File "t.py", line 5, in step
+    raise E
+"""
+IN_STEP = ", in ray::Rollout.step (pid=31, ip=10.0.0.2)"
+CHAINED = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+CREATION = "The actor died because of an error raised in its creation task, "
+DIED = """The actor died unexpectedly before finishing this task.
+\tclass_name: Rollout
+\tactor_id: d3
+\tpid: 31
+\tname: rollout_1
+\tnamespace: 81
+\tip: 10.0.0.2
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR"""
+DIED_LINE = f"ray.exceptions.ActorDiedError: {DIED.splitlines()[0]} (rollout_1, Rollout, pid=31, ip=10.0.0.2)"
+OF_RAY = {
+    "of a task": ("RayTaskError(E)", f"{AT_STEP}E: loss\nis nan", f"E: loss{IN_STEP}"),
+    "of a task of a task": (
+        "RayTaskError(E)",
+        f"{AT_RUN}ray.exceptions.RayTaskError(E): {AT_STEP}E: loss is nan",
+        f"E: loss is nan{IN_STEP}",
+    ),
+    "of a task, with a cause": (
+        "RayTaskError(F)",
+        f"{AT_STEP}E: x{CHAINED}{AT_RUN}F: no loss",
+        "F: no loss, in ray::Runner.run (pid=30, ip=10.0.0.1)",
+    ),
+    "of the creation of an actor": ("ActorDiedError", f"{CREATION}{AT_STEP}E: x", f"E: x{IN_STEP}"),
+    "an actor that died": ("ActorDiedError", DIED, DIED_LINE),
+    "an actor that died, in a task": (
+        "RayTaskError(ActorDiedError)",
+        f"{AT_RUN}ray.exceptions.ActorDiedError: {DIED}",
+        DIED_LINE,
+    ),
+    "cut off": ("RayTaskError(E)", "ray::f() (pid=1, ip=::1)", "ray.exceptions.RayTaskError(E): ray::f() (pid=1, ip=::1)"),
+    "without a task": ("GetTimeoutError", "Get timed out", "ray.exceptions.GetTimeoutError: Get timed out"),
+}
+
+
+@pytest.mark.parametrize(("kind", "message", "line"), OF_RAY.values(), ids=OF_RAY)
+def test_an_exception_of_ray_is_the_one_of_the_task(kind: str, message: str, line: str) -> None:
+    assert exceptions.bare_line_of((raised(f"ray.exceptions.{kind}", message),)) == line
+
+
+def test_an_actor_whose_creation_failed_has_failed_itself() -> None:
+    """Not as the consequence of another failure, for which the death of an actor stands else."""
+    message = f"{AT_RUN}ray.exceptions.ActorDiedError: {CREATION}{AT_STEP}KeyError: 'a'"
+    direct = f"{CREATION}{AT_STEP}KeyError: 'a'"
+    for kind, text in (("RayTaskError(ActorDiedError)", message), ("ActorDiedError", direct)):
+        first = answer.findings(exceptions.traceback((raised(f"ray.exceptions.{kind}", text),)))[0]
+        assert (first.error.kind, first.line) == ("cause", "KeyError: 'a'")
 
 
 def test_a_line_is_bounded_and_can_be_written() -> None:

@@ -7,6 +7,7 @@ caused by KeyError: 'loss' at data.py:12 in batch
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,6 +23,15 @@ CHAINED = {  # lines of Python between two exceptions
     "context": "During handling of the above exception, another exception occurred:",
 }
 LINKS = {"cause": "caused by", "context": "while handling", "group": "with"}
+
+
+# Ray raises an exception of a task in the program: with the task's traceback as the message.
+_TASK = re.compile(r"(?:\x1b\[\d+m)?(ray::[^\s()]+)\(\)(?:\x1b\[\d+m)? \((pid=\d+, ip=[^\s,)]+)")
+_CREATION = re.compile(
+    r"(?:ray\.exceptions\.ActorDiedError: )?"
+    r"The actor died because of an error raised in its creation task, "
+)
+_ACTOR = re.compile(r"^\t(class_name|name|pid|ip): (\S+)$", re.MULTILINE)
 
 
 def line(record: Record) -> str:
@@ -46,6 +56,7 @@ def traceback(chain: Sequence[Raised]) -> str:
         frames = [*raised.frames, *((raised.library,) if raised.library else ())]
         lines = [f'  File "{frame.file}", line {frame.line}, in {frame.function}' for frame in frames]
         message = f"{raised.type.removeprefix('builtins.')}: {raised.message}" if raised.message else raised.type
+        message = _CREATION.sub("", message)  # the traceback behind it says more than that an actor died
         parts.append("\n".join([BEGINS, *lines, message, "", *((CHAINED[raised.link], "") if raised.link in CHAINED else ())]))
     return "\n".join(parts)
 
@@ -68,9 +79,34 @@ def _line(raised: Raised) -> str:
     lines = [each.strip() for each in showing.in_lines(raised.message).split("\n")]
     message = next((each for each in lines if any(map(str.isalnum, each))), lines[0])
     what = f"{_cut(raised.type, MOST_NAME)}: {_cut(message, MOST_MESSAGE)}" if message else _cut(raised.type, MOST_NAME)
+    if raised.type.startswith("ray.exceptions."):
+        what = _in_task(raised.message) or what
+        what += _actor(raised.message)
     frame = raised.frames[-1] if raised.frames else raised.library
     text = f"{what}{_place(frame) if frame else ''}".replace("\n", " ")
     return showing.printable(text.encode(errors="replace").decode())[:MOST_LINE]
+
+
+def _in_task(message: str) -> str:
+    """Return the exception of Ray's innermost task, with the task's name and process; else ""."""
+    tasks = list(_TASK.finditer(message))
+    if not tasks:
+        return ""
+    lines = message[tasks[-1].end() :].split("\n")[1:]
+    found = next((each.strip() for each in lines if each[:1].strip()), "")
+    if not found:
+        return ""
+    task = f", in {_cut(tasks[-1][1], MOST_NAME)} ({tasks[-1][2]})"
+    within = "" if _ACTOR.search(message) else task
+    return f"{_cut(found, MOST_MESSAGE)}{within}"
+
+
+def _actor(message: str) -> str:
+    """Return the name, the class and the process of an actor of Ray that died."""
+    fields = dict(_ACTOR.findall(message))
+    words = [_cut(fields[name], MOST_NAME) for name in ("name", "class_name") if name in fields]
+    words += [f"{name}={fields[name]}" for name in ("pid", "ip") if name in fields]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _place(frame: Frame) -> str:

@@ -20,6 +20,7 @@ import time
 MOST_KEPT = 64 << 20  # bytes of logs
 MOST_OF_ONE = 4 << 20
 LOOK_S = 0.5
+HEAD_LOOK_S = 0.1  # until the head answers: nodes start then
 ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
 asked = []
 
@@ -55,7 +56,7 @@ def await_head(head, deadline):
             if time.monotonic() > deadline:
                 print(f"Ray's head at {head} does not answer: {error}", flush=True)
                 return False
-        time.sleep(LOOK_S)
+        time.sleep(HEAD_LOOK_S)
     return False
 
 
