@@ -110,7 +110,7 @@ class _Meeting:
         """Return the program, which begins when all nodes have joined."""
         job, reader = self._job, self._reader
         argv = self._templates.command("ray/command.j2", job=job)
-        words = (job.python, DRIVER_PROGRAM, join(self.folder, PORT), self._address, str(len(job.nodes)), f"{reader.get(WAIT_S):g}")
+        words = (job.python, DRIVER_PROGRAM, join(self.folder, PORT), self._address, str(len(job.nodes)), f"{reader.get(WAIT_S):g}", "--")
         argv = self._templates.changed(argv, (*words, *argv))
         env = {**self._env, **self._numbers()}
         return replace(base.rank_process(job, reader, self._templates, argv, 0, env, 0), name="program")
