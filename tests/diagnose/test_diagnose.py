@@ -164,32 +164,22 @@ def test_the_rank_that_all_others_waited_for_is_named() -> None:
     assert {each.rank for each in judged.failures} == {0, 1, 3}
 
 
-LEFT = "The tasks have crashed. Check the task logs for an earlier error.\n"
-ENDS_ITSELF = (
-    "F1130 07:56:33.2 158 client.h:80] Terminating process because the JAX distributed service detected fatal errors. absl::Status: "
+UNHEALTHY = "absl::Status: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):"
+ENDS_ITSELF = "F1130 client.h:80] Terminating process because the JAX distributed service detected fatal errors."
+NO_LEADER = "absl::Status: UNAVAILABLE: Failed to send RPC to coordination service. Either the leader task was preempted/died/restarted"
+LEADER = (
+    "unexpectedly or this task is experiencing network issues. Check earlier logs from 1) this task, 2) the leader (usually slice 0 task 0)"
 )
-OF_JAX = {  # as JAX 0.10.2 wrote on CPUs, but for the names of an older one
-    "heart beats": (f"{ENDS_ITSELF}UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):\n2\n{LEFT}", 2),
-    "heart beats of two": (f"E1 UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):\n2\n3\n{LEFT}", 2),
-    "heart beats, an older JAX": (
-        f"{ENDS_ITSELF}UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):\n"
-        f"/job:jax_worker/replica:0/task:2\n{LEFT}", 2,
-    ),
-    "a barrier": (
-        "jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: step_1::0. This usually happens because a task triggered the "
-        "barrier too early or too slowly.\n# of tasks that reached the barrier: 3/4.\nThe first task at the barrier: 0. Some timed out task "
-        "names:\n2\n\n\nRPC: /xla.coordination.CoordinationService/Barrier\n", 2,
-    ),
-    "a barrier, an older JAX": (
-        "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out task names:\n"
-        "/job:jax_worker/replica:0/task:2\n/job:jax_worker/replica:0/task:3\n", 2,
-    ),
-    "the coordinator": (
-        f"{ENDS_ITSELF}UNAVAILABLE: Failed to send RPC to coordination service. Either the leader task was preempted/died/restarted "
-        "unexpectedly or this task is experiencing network issues. Check earlier logs from 1) this task, 2) the leader (usually slice 0 task "
-        "0), and 3) cluster scheduler to debug further.\n", 0,
-    ),
-}  # fmt: skip
+BARRIER = "jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: step_1::0."
+# As JAX 0.10.2 wrote on CPUs, but for the names of tasks of an older one.
+OF_JAX = {
+    "heart beats": (f"{ENDS_ITSELF} {UNHEALTHY}\n2\nThe tasks have crashed.\n", 2),
+    "heart beats of two": (f"{ENDS_ITSELF} {UNHEALTHY}\n2\n3\nThe tasks have crashed.\n", 2),
+    "heart beats, by name": (f"{ENDS_ITSELF} {UNHEALTHY}\n/job:jax_worker/replica:0/task:2\nThe tasks have crashed.\n", 2),
+    "a barrier": (f"{BARRIER}\nThe first task at the barrier: 0. Some timed out task names:\n2\n\n\nRPC: /xla/Barrier\n", 2),
+    "a barrier, by name": (f"{BARRIER} Timed out task names:\n/job:jax_worker/replica:0/task:2\n/job:jax_worker/replica:0/task:3\n", 2),
+    "the coordinator": (f"{ENDS_ITSELF} {NO_LEADER} {LEADER}, and 3) cluster scheduler to debug further.\n", 0),
+}
 
 
 @pytest.mark.parametrize(("text", "rank"), OF_JAX.values(), ids=OF_JAX)
