@@ -99,6 +99,7 @@ BY_ENGINE = [
     set_to("restart", "restart.onEviction", "job-torchrun-gpu"),
     set_to("mpi", "mode", "acjob-msrun-npu"),
     set_to("tensorflow", "mode", "acjob-msrun-npu"),
+    set_to("ray", "mode", "acjob-msrun-npu"),
     set_to("cpu", "device.kind", "acjob-msrun-npu"),
     set_to("torchrun", "mode", "mpijob-mpi-gpu"),
     set_to(1, "restart.maxRestarts", "mpijob-mpi-gpu"),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from testbench.judges.charts import Object
 
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
-GPU, NPU = "volcano-torchrun-gpu", "volcano-msrun-npu"
+GPU, NPU, RAY = "volcano-torchrun-gpu", "volcano-msrun-npu", "volcano-ray-gpu"
 
 
 class Slip(NamedTuple):
@@ -79,6 +79,8 @@ SLIPS = (
         for folder, more in (("/logs", {}), ("logs", {}), ("/data/logs", DATA_READ_ONLY), ("../logs", {"workingDir": "/tmp"}))
     ),
     # secrets
+    Slip("shm.enabled", {"mode": "ray", "shm": {"enabled": False}}, "Ray's object store goes to /tmp then; leave it out", RAY, warned=True),
+    Slip("shm.sizeLimit", {"shm": {"sizeLimit": "20Gi"}}, "Ray's object store takes 30 % of resources.memory", RAY, warned=True),
     variable("HF_TOKEN", "hf_abcdefgh", "a Secret in envFrom or extraEnv does not", warned=True),
     variable("AWS_SECRET_ACCESS_KEY", "abc", "a Secret in envFrom or extraEnv does not", warned=True),
     variable("NOTE", TOKEN, "a Secret in envFrom or extraEnv does not", warned=True),

@@ -352,6 +352,32 @@ def parser_of(command: str) -> options.Parser:
     return options.JobParser(command, "", "", own.get(command, ()))
 
 
+def commands_of(page: str, *names: str) -> list[list[str]]:
+    """Return the whole commands of ranklaunch on a page, by the names of its commands, as words without ranklaunch."""
+    found = re.findall(rf"^ {{4}}ranklaunch ((?:{'|'.join(names)}) .+)$", TEXTS[DOCS / page], re.MULTILINE)
+    return [shlex.split(line) for line in found]
+
+
+@pytest.mark.parametrize("words", commands_of("ray.md", "spec", "plan", "run"), ids=lambda words: " ".join(words[:4]))
+def test_a_job_of_ray_is_planned_and_specified_as_its_page_says(words: list[str], tmp_path: Path) -> None:
+    """Method ray everywhere; `run` is planned, on two nodes of the page."""
+    nodes = ("--nodes", "2", "--node", "0", "--hosts", "h0,h1", "--slots", "8", "--accelerator", "gpu", "--log-dir", str(tmp_path))
+    given = ["plan", *nodes, *words[1:]] if words[0] == "run" else words
+    found = helpers.call(*given)
+    assert found.code == 0, found.err
+    assert "will not start" not in found.err
+    assert re.search(
+        r'RANKLAUNCH_METHOD(=|", "value": "|": ")ray\b' if words[0] == "spec" else r"^method +ray: option", found.out, re.MULTILINE
+    )
+
+
+def test_the_page_of_ray_has_a_job_for_each_of_its_places() -> None:
+    assert {words[1] for words in commands_of("ray.md", "spec")} == {"modelarts", "volcano", "slurm"}
+    for kind in ("jobset", "job", "trainjob"):
+        (words,) = (words for words in commands_of("ray.md", "spec") if words[1] == "volcano")
+        assert helpers.call("spec", kind, *words[2:]).code == 0
+
+
 # What is shown comes out
 
 

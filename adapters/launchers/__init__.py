@@ -73,7 +73,7 @@ def _by_program(job: Job, reader: Reader, asked: str) -> tuple[str, str] | None:
 
     if command:
         return own_starts.of_launcher(job, reader, command, by_user, starts_once=asked in ONCE)
-    return own_starts.of_script(job, reader, script, asked) if script else by_user
+    return own_starts.of_script(job, reader, script, by_user) if script else by_user
 
 
 def _problem(job: Job, reader: Reader, method: str) -> str:

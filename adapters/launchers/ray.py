@@ -15,7 +15,7 @@ from ranklaunch.adapters.launchers.shared import base, open_mpi, ssh, variables
 from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.env import parse
-from ranklaunch.env.job import Job, Node
+from ranklaunch.env.job import SHELLS, Job, Node
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import WAIT_S
 from ranklaunch.files import join, own_program
@@ -110,9 +110,18 @@ class _Meeting:
         """Return the program, which begins when all nodes have joined."""
         job, reader = self._job, self._reader
         argv = self._templates.command("ray/command.j2", job=job)
-        words = (job.python, DRIVER_PROGRAM, join(self.folder, PORT), self._address, str(len(job.nodes)), f"{reader.get(WAIT_S):g}")
+        words = (job.python, DRIVER_PROGRAM, join(self.folder, PORT), self._address, str(len(job.nodes)), f"{reader.get(WAIT_S):g}", "--")
         argv = self._templates.changed(argv, (*words, *argv))
-        return replace(base.rank_process(job, reader, self._templates, argv, 0, self._env, 0), name="program")
+        env = {**self._env, **self._numbers()}
+        return replace(base.rank_process(job, reader, self._templates, argv, 0, env, 0), name="program")
+
+    def _numbers(self) -> dict[str, str]:
+        """Return the numbers of nodes and devices for a shell script, as other start scripts get them; the user's own stay."""
+        program, devices = self._job.program, str(self._devices)
+        if not (program.is_shell or program.name in SHELLS):
+            return {}
+        numbers = {"NNODES": str(len(self._job.nodes)), "NPROC_PER_NODE": devices, "GPUS_PER_NODE": devices}
+        return {name: value for name, value in numbers.items() if not self._reader.env.get(name)}
 
 
 def _folder(job: Job, reader: Reader) -> str:

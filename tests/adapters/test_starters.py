@@ -157,6 +157,82 @@ def test_a_run_of_another_job_runs_once(line: str) -> None:
     assert plan(line).method == "plain"
 
 
+# Ray
+
+VERL = "python -m verl.trainer.main_ppo trainer.nnodes=2"
+IN_A_SCRIPT = {"train.sh": f"set -x\n{VERL} data.path=$HOME/x\n"}
+BOTH = {"train.sh": f'[ "$NODE_RANK" != 0 ] || ray start --head\n{VERL}\n'}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ray symmetric-run --address n0:6379 -- python train.py --lr 1", "write ranklaunch run --method ray -- train.py --lr 1,"),
+        ("ray start --head --port 6379", "write ranklaunch run --method ray -- PROGRAM [ARGS...],"),
+        ("ray job submit -- python train.py", "write ranklaunch run --method ray -- train.py,"),
+        ("bash -c 'ray start --head; python train.py'", "write ranklaunch run --method ray -- PROGRAM [ARGS...],"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_second_cluster_of_ray_is_refused(line: str, words: str, nodes: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(line, nodes=nodes, method="ray")
+    (problem,) = caught.value.problems
+    assert "a cluster of its own, and RANKLAUNCH_METHOD=ray has one started already: " in problem
+    assert words in problem
+
+
+@pytest.mark.parametrize("files", [{}, IN_A_SCRIPT])
+@pytest.mark.parametrize(
+    ("nodes", "method", "env", "expected"),
+    [
+        (1, "", {}, "plain"),
+        (1, "ray", {}, "ray"),
+        (2, "", {}, "ray"),
+        (2, "ray", {}, "ray"),
+        (2, "plain", {}, "plain"),
+        (2, "", {"RAY_ADDRESS": "head:6379"}, "plain"),
+    ],
+)
+def test_a_program_for_a_cluster_of_ray(files: dict[str, str], nodes: int, method: str, env: dict[str, str], expected: str) -> None:
+    """Alone on each of several nodes the program would wait for devices that its own node has not."""
+    line = "train.sh" if files else VERL
+    found = plan(line, nodes=nodes, method=method, files=files, **env)
+    assert (found.method, found.warnings) == (expected, ())
+    if expected == "ray":
+        words = ("bash", "train.sh") if files else tuple(VERL.split())
+        assert [process.argv[-len(words) :] for process in found.processes] == [words]
+        assert plan(line, nodes=2, node=1, method=method, files=files).processes == ()
+
+
+def test_a_script_for_a_cluster_of_ray_finds_its_numbers() -> None:
+    def told(line: str, **env: str) -> dict[str, str]:
+        found = plan(line, nodes=2, method="ray", files=IN_A_SCRIPT, **env).processes[0].env
+        return {name: found[name] for name in ("NNODES", "NPROC_PER_NODE", "GPUS_PER_NODE", "NODE_RANK") if name in found}
+
+    assert told("train.sh") == {"NNODES": "2", "NPROC_PER_NODE": "2", "GPUS_PER_NODE": "2"}
+    assert told("bash train.sh", GPUS_PER_NODE="1") == {"NNODES": "2", "NPROC_PER_NODE": "2"}
+    assert told(VERL) == {}
+
+
+def test_a_program_for_ray_below_another_method_is_refused() -> None:
+    with pytest.raises(ConfigError, match=re.escape("write ranklaunch run --method ray -- -m verl.trainer.main_ppo [ARGS...],")):
+        plan(VERL, nodes=2, method="spawn")
+
+
+@pytest.mark.parametrize("method", ["", "ray"])
+def test_a_script_that_starts_its_own_ray_runs_on_each_node(method: str) -> None:
+    found = plan("train.sh", nodes=2, method=method, files=BOTH)
+    assert found.method == "plain"
+    assert len(found.warnings) == bool(method)
+
+
+def test_a_job_of_ray_is_submitted_once() -> None:
+    with pytest.raises(ConfigError, match=r"2 nodes, and the program is ray job, which each node would submit.*--method ray -- train\.py,"):
+        plan("ray job submit -- python train.py", nodes=2)
+    assert plan("ray job submit -- python train.py").method == "plain"
+
+
 # Rows of the user's own
 
 

@@ -98,6 +98,8 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("job-torchrun-gpu", {"mode": "deepspeed", "network": {"hostNetwork": True}}),
     ("jobset-torchrun-gpu", {"mode": "tensorflow", "network": {"hostNetwork": True}, "nodes": 3}),
     ("jobset-torchrun-gpu", {"mode": "auto", "network": {"hostNetwork": True}}),
+    *(("jobset-jax-gpu", {"mode": mode, "network": {"hostNetwork": True}}) for mode in ("jax", "ray")),
+    *((f"{name}-gpu", {"mode": mode}) for name in ("job-torchrun", "trainjob-torchrun") for mode in ("jax", "ray")),
     ("jobset-torchrun-gpu", {"restart": {"noRetryExitCodes": [143, 9]}}),
     ("trainjob-torchrun-gpu", {"restart": {"noRetryExitCodes": [143]}}),
     ("volcano-torchrun-gpu", {"restart": {"noRetryExitCodes": [143], "onEviction": "fail"}}),

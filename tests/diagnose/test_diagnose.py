@@ -170,6 +170,35 @@ def test_the_rank_that_all_others_waited_for_is_named() -> None:
     assert {each.rank for each in judged.failures} == {0, 1, 3}
 
 
+UNHEALTHY = "absl::Status: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):"
+ENDS_ITSELF = "F1130 client.h:80] Terminating process because the JAX distributed service detected fatal errors."
+NO_LEADER = "absl::Status: UNAVAILABLE: Failed to send RPC to coordination service. Either the leader task was preempted/died/restarted"
+LEADER = (
+    "unexpectedly or this task is experiencing network issues. Check earlier logs from 1) this task, 2) the leader (usually slice 0 task 0)"
+)
+BARRIER = "jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: step_1::0."
+# As JAX 0.10.2 wrote on CPUs, but for the names of tasks of an older one.
+OF_JAX = {
+    "heart beats": (f"{ENDS_ITSELF} {UNHEALTHY}\n2\nThe tasks have crashed.\n", 2),
+    "heart beats of two": (f"{ENDS_ITSELF} {UNHEALTHY}\n2\n3\nThe tasks have crashed.\n", 2),
+    "heart beats, by name": (f"{ENDS_ITSELF} {UNHEALTHY}\n/job:jax_worker/replica:0/task:2\nThe tasks have crashed.\n", 2),
+    "a barrier": (f"{BARRIER}\nThe first task at the barrier: 0. Some timed out task names:\n2\n\n\nRPC: /xla/Barrier\n", 2),
+    "a barrier, by name": (f"{BARRIER} Timed out task names:\n/job:jax_worker/replica:0/task:2\n/job:jax_worker/replica:0/task:3\n", 2),
+    "the coordinator": (f"{ENDS_ITSELF} {NO_LEADER} {LEADER}, and 3) cluster scheduler to debug further.\n", 0),
+}
+
+
+@pytest.mark.parametrize(("text", "rank"), OF_JAX.values(), ids=OF_JAX)
+def test_a_process_of_jax_that_others_name(text: str, rank: int) -> None:
+    known = Catalogue(helpers.plan(helpers.local()))
+    alone = waits(1)
+    alone = replace(alone, ends=(replace(alone.ends[0], output=text),))
+    judged = blame.judge(list(suspects.diagnose(alone, known)))
+    assert judged.culprit
+    assert judged.culprit.rank == rank
+    assert judged.reason.startswith(f"rank {rank} on node {rank} (h{rank}) did not answer: ")
+
+
 def test_a_cause_goes_before_the_rank_that_others_waited_for() -> None:
     known = Catalogue(helpers.plan(helpers.local()))
     cause = replace(suspect(11.0, "cause"), node=3)

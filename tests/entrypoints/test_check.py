@@ -379,6 +379,8 @@ def test_run_gives_notes_about_this_machine_too(tmp_path: Path) -> None:
         ("spawn", "2", (64 << 20) + 4096, ""),
         ("spawn", "2", None, ""),
         ("spawn", "1", 64 << 20, ""),
+        ("ray", "1", 64 << 20, "64.0 MiB, and the object store of Ray, which does not fit there, goes to /tmp"),
+        ("ray", "8", 1 << 30, ""),
     ]
 )
 def test_a_small_shared_memory(method: str, slots: str, size: int | None, said: str) -> None:
@@ -387,6 +389,37 @@ def test_a_small_shared_memory(method: str, slots: str, size: int | None, said: 
         found = list(machine_notes(helpers.plan(helpers.local(slots=slots), method=method), {}))
     assert len(found) == bool(said), found
     assert all(word in note for note in found for word in (said, "--shm-size", "emptyDir of medium Memory"))
+
+
+@pytest.mark.parametrize("method", ["ray", "jax"])
+@pytest.mark.parametrize("has", [False, True])
+def test_the_package_of_a_method(method: str, has: bool, tmp_path: Path) -> None:
+    """A note, since Python may find it where .pth files lead."""
+    packages = tmp_path / "opt/lib/python3.11/site-packages"
+    (packages / (method if has else "other")).mkdir(parents=True)
+    (packages / (method if has else "other") / "__init__.py").touch()
+    (tmp_path / "opt/bin").mkdir()
+    (tmp_path / "opt/bin/python3.11").symlink_to(sys.executable)
+    words = ("--python", "/opt/bin/python3.11", "--root", str(tmp_path), "--log-dir", str(tmp_path / "logs"), "--slots", "1")
+    found = helpers.call("check", "--method", method, *words, env={"PATH": os.environ["PATH"]})
+    note = (
+        f"note: {method} is not among the packages of /opt/bin/python3.11: pip install {method} there; where .pth files lead was not looked"
+    )
+    assert (note in found.out) != has, found
+
+
+@pytest.mark.parametrize("method", ["ray", "jax"])
+def test_a_port_of_the_head_or_the_coordinator_that_is_taken(method: str, train: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        words = ("--hosts", "127.0.0.1,127.0.0.2", "--node", "0", "--slots", "1", "--master-port", port)
+        found = helpers.call(
+            "check", "--method", method, "--python", sys.executable, *words, "--log-dir", str(tmp_path / "l"), "--", str(train)
+        )
+    assert f"wrong: port {port} of the rendezvous is taken on this node" in found.out
+    assert found.code == 75
 
 
 def test_the_size_of_a_file_system(tmp_path: Path) -> None:

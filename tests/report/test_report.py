@@ -458,3 +458,10 @@ def test_the_newest_log_folder_is_that_of_the_environment(left: LeftBehind) -> N
     succeeded(left)
     env = {"PATH": "/usr/bin", "RANKLAUNCH_LOG_DIR": str(left.folder / "node_1")}
     assert helpers.call("report", env=env).out.startswith("bert: spawn on local")
+
+
+def test_the_command_of_a_job_of_ray_is_the_user_s() -> None:
+    """Not the program that waits for Ray and becomes it."""
+    found = helpers.plan({**helpers.local(2, "2"), "RANKLAUNCH_METHOD": "ray"}, "--lr", "1", program="train.py")
+    plan = {"job": {"name": "x"}, "processes": [{"argv": list(found.processes[0].argv)}]}
+    assert verdicts.job([plan]).command == ("python", "-u", "train.py", "--lr", "1")

@@ -26,6 +26,7 @@ CASES = {
     "mpirun": ("slurm", TWO, "mpirun -np 16 python t.py", "one starts the ranks of all nodes", "--method mpirun -- t.py"),
     "mode": ("slurm", ("--method", "torchrun"), "torchrun t.py", "mode=torchrun would start torchrun", "--method torchrun -- t.py"),
     "mpijob": ("mpijob", IMAGE, "mpirun t.py", "mode=mpirun would start mpirun", "--method mpirun -- t.py"),
+    "ray": ("slurm", (*TWO, "--method", "ray"), "ray symmetric-run -- python t.py", "mode=ray has a cluster", "--method ray -- t.py"),
     "own": ("slurm", (), "ranklaunch run t.py", "would start the same job below this one", "-- t.py, without ranklaunch run"),
 }
 
@@ -49,6 +50,8 @@ def test_a_launcher_that_run_would_refuse_is_warned_of_with_the_method(case: str
         (TWO, "torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:29500 t.py"),
         (TWO, "accelerate launch --config_file mine.yaml t.py"),
         (TWO, "t.py torchrun"),
+        ((*TWO, "--method", "ray"), "python -m verl.trainer.main_ppo trainer.nnodes=2"),
+        (TWO, "python -m verl.trainer.main_ppo trainer.nnodes=2"),
     ]
 )
 def test_a_launcher_that_may_start_is_not_warned_of(options: tuple[str, ...], program: str) -> None:

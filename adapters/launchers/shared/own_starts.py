@@ -17,6 +17,7 @@ from ranklaunch.errors import number
 from ranklaunch.redact import redact
 from ranklaunch.showing import clipped
 
+_NEEDS_A_CLUSTER = "which needs one cluster of all nodes"
 _ONLY_THE_RUN = "; whether they are this node's ranks of the job shows only when it runs"
 
 
@@ -25,11 +26,19 @@ def of_launcher(job: Job, reader: Reader, command: Found, by_user: tuple[str, st
 
     by_user: the method that was asked for. starts_once: it starts the program once on each node.
     """
+    served = _served_by(job, reader, [command], by_user[0] if by_user else "")
+    if served:
+        return by_user or (served, f"the program is {command.name}, {_NEEDS_A_CLUSTER}")
     wrong = place_conflicts.reason(command, _place(job, reader), reader.env) if not by_user else ""
     if command.is_run_within(job.program):
         reader.problem(
             f"the program is {command.name}, which would start the same job below this one: write the program itself (the image's "
             "ENTRYPOINT may be a ranklaunch run already); a job of its own needs another --job-name and another --log-dir"
+        )
+    elif by_user and by_user[0] == command.starter.cluster:
+        reader.problem(
+            f"the program is {command.name}, for a cluster of its own, and {reader.told(METHOD)} has one started already: write "
+            f"{command.instead}, or choose method plain, which starts it once on each node"
         )
     elif by_user and not starts_once:
         reader.problem(
@@ -47,8 +56,13 @@ def of_launcher(job: Job, reader: Reader, command: Found, by_user: tuple[str, st
     return by_user or ("plain", f"the program is {command.name}, which starts ranks itself{shown}")
 
 
-def of_script(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, str]:
-    """Return the method of a script that starts ranks, and why: it runs once on each node, whatever was asked for."""
+def of_script(job: Job, reader: Reader, script: Script, by_user: tuple[str, str] | None) -> tuple[str, str]:
+    """Return the method of a script that starts ranks, and why: it runs once on each node, whatever was asked for, unless the method that
+    was asked for serves all of its commands."""
+    asked = by_user[0] if by_user else ""
+    served = _served_by(job, reader, script.starts, asked)
+    if served:
+        return by_user or (served, f"{script.path} starts {script.name}, {_NEEDS_A_CLUSTER}")
     why = f"{script.path} starts ranks itself ({script.name})"
     name = "megatron" if asked == "megatron" else "plain"
     place = _place(job, reader)
@@ -66,6 +80,19 @@ def of_script(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str
     if asked not in ("", name):
         reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.told(METHOD)}")
     return name, why
+
+
+def _served_by(job: Job, reader: Reader, starts: Sequence[Found], asked: str) -> str:
+    """Return the method that starts the cluster for these commands: the one that was asked for, or on several nodes the commands' own.
+
+    "" if there is none, or if the user names a cluster that is there already.
+    """
+    methods = {found.starter.served_by for found in starts}
+    method = next(iter(methods)) if len(methods) == 1 else ""
+    if asked:
+        return method if method == asked else ""
+    has_cluster = any(reader.env.get(found.starter.own_cluster) for found in starts)
+    return method if job.has_peers and job.nodes[0].slots and not (job.among or has_cluster) else ""
 
 
 def _place(job: Job, reader: Reader) -> Place:

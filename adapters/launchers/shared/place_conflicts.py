@@ -51,7 +51,7 @@ def reason(found: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
     if place.nodes < 2:
         return ""
     if found.starter.everywhere:
-        return "of which one starts the ranks of all nodes"
+        return "which each node would submit" if found.starter.cluster else "of which one starts the ranks of all nodes"
     words = _words(found, place, env)
     return "" if words.is_open else words.first(_RULES)
 

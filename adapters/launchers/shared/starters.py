@@ -47,6 +47,9 @@ class Starter:
     endpoint: str = ""
     variables: str = ""
     same_job: bool = False
+    cluster: str = ""
+    served_by: str = ""
+    own_cluster: str = ""
 
     def starts(self, rest: Sequence[str], env: Mapping[str, str]) -> bool:
         """Return True if the command starts ranks with these words behind its name, and these variables."""
@@ -76,6 +79,8 @@ class Found:
         at = next((i for i, word in enumerate(self.words) if word in ("-m", "--module") or word.endswith((".py", ".sh"))), None)
         shown = [user_options.shown(word) for word in self.words[at or 0 :]]
         program = ["PROGRAM", "[ARGS...]"] if at is None else [shlex.quote(word) for word in redact.argv(shown)]
+        if at is None and self.starter.served_by:
+            program = [*self.name.split()[1:], "[ARGS...]"]
         method = f"--method {self.starter.method} " if self.starter.method else ""
         return f"ranklaunch run {method}-- {' '.join(program)}"
 

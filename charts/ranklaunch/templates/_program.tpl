@@ -153,7 +153,7 @@ RANKLAUNCH_LOG_DIR: /tmp/ranklaunch-logs
 {{- $form := get (dict "job" "%[1]s-%[2]d.%[1]s" "jobset" "%[1]s-worker-0-%[2]d.%[1]s" "trainjob" "%[1]s-node-0-%[2]d.%[1]s") .Values.engine -}}
 {{- if and $form (gt (int .Values.nodes) 1) .Values.network.hostNetwork -}}
 {{- $name := include "ranklaunch.name" . -}}
-{{- if has .Values.mode (list "mpirun" "mpi" "horovod" "deepspeed" "tensorflow") -}}
+{{- if has .Values.mode (list "mpirun" "mpi" "horovod" "deepspeed" "tensorflow" "ray") -}}
 - name: RANKLAUNCH_HOSTS
   value: "{{ range $index := until (int .Values.nodes) }}{{ if $index }},{{ end }}{{ printf $form $name $index }}{{ end }}"
 {{- else -}}

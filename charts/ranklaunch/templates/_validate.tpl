@@ -203,8 +203,8 @@
 {{- if has .Values.mode $byMpi }}
 - {{ printf "mode: %s: an AscendJob's workers have no names by which MPI could reach them; use volcano or mpijob" .Values.mode | toJson }}
 {{- end }}
-{{- if eq .Values.mode "tensorflow" }}
-- "mode: tensorflow: an AscendJob's workers have no names by which they could reach each other; use volcano"
+{{- if has .Values.mode (list "tensorflow" "ray") }}
+- {{ printf "mode: %s: an AscendJob's workers have no names by which they could reach each other; use volcano" .Values.mode | toJson }}
 {{- end }}
 {{- end }}
 {{- if and (eq .Values.device.kind "gpu") (has .Values.mode (list "ranktable" "msrun")) }}

@@ -55,6 +55,15 @@
 {{- if and (eq .Values.hang.action "restart") (not $inPlace) }}
 - "hang.action=restart: as stop, for restart.inPlace is 0"
 {{- end }}
+{{- if eq .Values.mode "ray" }}
+{{- $limit := .Values.shm.sizeLimit }}
+{{- $memory := .Values.resources.memory }}
+{{- if not .Values.shm.enabled }}
+- "shm.enabled=false: Ray's object store goes to /tmp then; leave it out"
+{{- else if and $limit $memory (lt (include "ranklaunch.bytes" $limit | float64) (mulf 0.3 (include "ranklaunch.bytes" $memory | float64))) }}
+- {{ printf "shm.sizeLimit=%s: Ray's object store takes 30 %% of resources.memory=%s, and goes to /tmp where /dev/shm has less; leave it out" $limit $memory | toJson }}
+{{- end }}
+{{- end }}
 {{- if and (eq .Values.engine "volcano") .Values.metrics.podMonitor (not .Values.networkPolicy.enabled) }}
 - "metrics.podMonitor: Volcano makes a NetworkPolicy by which Prometheus does not reach the pods, where policies are enforced; set networkPolicy.enabled"
 {{- end }}
@@ -79,6 +88,13 @@
 {{- range $paths }}{{ if hasPrefix (printf "%s/" (clean .)) (printf "%s/" (clean $logs)) }}{{ $writable = true }}{{ end }}{{ end -}}
 {{- if not $writable }}true{{ end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* A quantity of memory, as bytes. */}}
+{{- define "ranklaunch.bytes" -}}
+{{- $factors := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- $number := regexFind "^[0-9.]+" . -}}
+{{- mulf (float64 $number) (float64 (get $factors (trimPrefix $number .))) -}}
 {{- end -}}
 
 {{- define "ranklaunch.isSecret" -}}

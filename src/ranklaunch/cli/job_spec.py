@@ -110,9 +110,11 @@ def _warnings_of_launcher(spec: JobSpec) -> Iterator[str]:
     remedy = f"write {instead}" if instead.startswith("--method") else f"write {instead}, without {found.name}"
     if found.is_run_within(program):
         yield f"the program is {found.name}, which would start the same job below this one, so it will not start: {remedy}"
-    elif method and method not in launchers.ONCE:
+    elif method and method == found.starter.cluster:
+        yield f"mode={method} has a cluster started already, and {found.name} is for one of its own, so it will not start: {remedy}"
+    elif method and method not in (*launchers.ONCE, found.starter.served_by):
         yield f"mode={method} would start {found.name}, which starts ranks itself, for each rank, so it will not start: {remedy}"
-    elif not method:
+    elif not method and not found.starter.served_by:
         # Unknown: files of the container, and the address of node 0.
         reader = Reader(spec.env, NoFiles(), {})
         places = (Place(spec.nodes, node, "", reader=reader) for node in (0, spec.nodes - 1))

@@ -267,16 +267,21 @@ def machine_notes(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _shared_memory(plan: Plan) -> Iterator[str]:
-    """Yield a note on a small /dev/shm beside several ranks.
+    """Yield a note on a small /dev/shm beside several ranks, or beside Ray.
 
     Docker and Kubernetes give 64 MiB to a container that asks for no more.
     """
-    size = disk.size_of(SHARED) if plan.ranks_here > 1 else None
-    if size is not None and size <= SMALL_BYTES:
-        yield (
-            f"{SHARED} has {disk.shown(size)} for {plan.ranks_here} ranks on this node, and loaders' workers and NCCL share memory there: "
-            "give the container more by docker's --shm-size, in Kubernetes by an emptyDir of medium Memory"
-        )
+    of_ray = plan.method == "ray"
+    size = disk.size_of(SHARED) if plan.ranks_here > 1 or of_ray else None
+    if size is None or size > SMALL_BYTES:
+        return
+    use = (
+        ", and the object store of Ray, which does not fit there, goes to /tmp"
+        if of_ray
+        else f" for {plan.ranks_here} ranks on this node, and loaders' workers and NCCL share memory there"
+    )
+    more = "give the container more by docker's --shm-size, in Kubernetes by an emptyDir of medium Memory"
+    yield f"{SHARED} has {disk.shown(size)}{use}: {more}"
 
 
 def _interfaces(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from ranklaunch.env.job import Job
 from ranklaunch.env.settings import BY_MPI
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
 from ranklaunch.muster.secret import secret
+from ranklaunch.plan import facts
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.processes import children
@@ -30,6 +31,7 @@ from ranklaunch.system.ports import holder
 
 LOOKED_UP_AT_ONCE = 32  # names
 OF_RANKS = "of the rendezvous"
+PACKAGES = ("ray", "jax")  # methods that need the package of their name
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ def findings(plan: Plan, env: Mapping[str, str], root: str = "") -> Iterator[Fin
     yield from (Finding(warning) for warning in plan.warnings)
     yield from (Finding(hint) for hint in filter(None, [behind.hint(plan.job.program)]))
     yield from _programs(plan, env, root)
+    yield from _package(plan, env, root)
     if root:
         yield Finding(f"what starts programs, folders, ports and names are those of this machine, not below {root}")
     yield from _folder("log directory", attempt_dir(plan.job), "--log-dir or RANKLAUNCH_LOG_DIR")
@@ -70,6 +73,16 @@ def _programs(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding
             yield from _startable(process, plan.job, env)
         except RanklaunchError as error:
             yield Finding(str(error), error.exit_code)
+
+
+def _package(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding]:
+    """Yield a note if the packages of the user's interpreter are seen, without the one that the method needs."""
+    if plan.method not in PACKAGES:
+        return
+    seen = (plan.job, disk.DiskFiles(root), env, disk.working_folder())
+    if "Python" in facts.of_versions(*seen, "") and not facts.has(f"{plan.method}/__init__.py", *seen):
+        where = f"{plan.method} is not among the packages of {plan.job.python}"
+        yield Finding(f"{where}: pip install {plan.method} there; where .pth files lead was not looked")
 
 
 def _startable(process: Process, job: Job, env: Mapping[str, str]) -> Iterator[Finding]:

@@ -1,8 +1,8 @@
 """Waits until all nodes have joined a cluster of Ray, and becomes the program. A program, not a module: the user's interpreter runs it, so
 it imports nothing of ranklaunch and stays with Python 3.7.
 
-Arguments: a file with the port of the head, the address of the head, in which {port} stands for that, number of nodes, seconds to wait, and
-the program, which gets the address as RAY_ADDRESS. Ends with 75 if a node has not joined in time.
+Arguments: a file with the port of the head, the address of the head, in which {port} stands for that, number of nodes, seconds to wait, --,
+and the program, which gets the address as RAY_ADDRESS. Ends with 75 if a node has not joined in time.
 """
 
 import os
@@ -48,4 +48,4 @@ def alive(client):
     return client, sorted(node.node_manager_address for node in found.values() if node.state == 0)
 
 
-sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5:]))
+sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[6:]))

@@ -17,6 +17,7 @@ from ranklaunch.verdict.model import Culprit as Judged
 MOST_NODES = 65536
 MOST_DIFFERENCES = 40
 MOST_CULPRITS = 64
+WAITS_FOR_RAY = "/programs/ray_driver.py"
 
 
 def _each(value: object, most: int) -> Iterator[Mapping[str, Any]]:
@@ -94,10 +95,17 @@ def job(plans: Iterable[Mapping[str, Any]]) -> Job:
     limits = (checked.number(watch.get(name)) or 0.0 if watch.get("hang") != "off" else 0.0 for name in ("hang_s", "first_step_s"))
     facts = mapping(mapping(plan.get("muster")).get("facts"))
     return Job(
-        field("name", of_job), field("platform", plan), field("method", plan), field("why", plan), checked.texts(process.get("argv"), 400),
+        field("name", of_job), field("platform", plan), field("method", plan), field("why", plan), _command(process),
         field("world_size", of_job) or 0, field("accelerator", of_job), tuple(_nodes(of_job.get("nodes"))), field("ranklaunch", facts),
         *limits,
     )  # fmt: skip
+
+
+def _command(process: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command of a process, without the program of ours that waits for Ray and then becomes it."""
+    words = checked.texts(process.get("argv"), 400)
+    waits = len(words) > 1 and words[1].endswith(WAITS_FOR_RAY) and "--" in words
+    return words[words.index("--") + 1 :] if waits else words
 
 
 def _nodes(value: object) -> Iterator[Node]:

@@ -20,7 +20,7 @@ MOST_S_OF_SIGNAL = 65535
 SAVES = re.compile(r"--signal=(?:B|RB|BR):(?:SIG)?(USR1|USR2)(?:@([0-9]{1,5}))?")
 S_BY_DEFAULT = 60  # before the limit, where --signal says no time
 S_OF_REQUEUE = 10  # between the end of the ranks and the limit
-ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun", *BY_MPI)  # methods that need one on one node too
+ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun", "jax", *BY_MPI)  # methods that need one on one node too
 PORTS_OF_OTHERS = ("MA_TORCHRUN_MASTER_PORT", "MSRUN_MASTER_PORT")  # variables by which a user may give that of the rendezvous
 EXPEDITED = "--requeue=expedite"  # of Slurm 25.11 and newer
 

@@ -14,6 +14,7 @@ from ranklaunch.showing import clipped
 from ranklaunch.specs import rules as table
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
+from ranklaunch.specs.places.quantities import MEBI, in_units
 from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_several_nodes, hours_of_deadline, mounts, own_key
 
 LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
@@ -32,6 +33,7 @@ SAFE = {
 OPTION_WITH_VALUE = r"--?[A-Za-z][\w-]*\s+\S"
 IN_PLACE = "RANKLAUNCH_MAX_RESTARTS"
 WITHOUT_CODES = ("modelarts", "sky")  # whose restarts know no codes after which there is none
+OF_RAY = 0.3  # part of a node's memory for Ray's object store
 USUAL_S = 30  # that Kubernetes gives a container to end
 # Names that ModelArts keeps for itself, and ranklaunch's variable that says the same.
 # Source: ModelArts' FAQ modelarts_05_0093.
@@ -60,6 +62,7 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     if spec.engine == "modelarts":
         yield from _on_modelarts(spec)
     yield from table.problems(spec, "warnings")
+    yield from _little_shm(spec)
     if spec.security.read_only_root_filesystem and not _can_write_logs(spec):
         yield (
             "security.readOnlyRootFilesystem: env.RANKLAUNCH_LOG_DIR is on no volume of volumeMounts that can be written, "
@@ -89,6 +92,16 @@ def _can_write_logs(spec: JobSpec) -> bool:
     folder = posixpath.normpath(posixpath.join(spec.working_dir, given))
     writable = [posixpath.normpath(str(mount.get("mountPath"))) for mount in mounts(spec) if not mount.get("readOnly")]
     return not given or any(f"{folder}/".startswith(f"{path}/") for path in writable)
+
+
+def _little_shm(spec: JobSpec) -> Iterator[str]:
+    """Yield a warning if Ray's object store does not fit into /dev/shm. Ray's default: DEFAULT_OBJECT_STORE_MEMORY_PROPORTION."""
+    limit, memory = spec.shm.size_limit, spec.resources.memory
+    if spec.mode == "ray" and limit and memory and in_units(limit, MEBI) < in_units(memory, MEBI) * OF_RAY:
+        yield (
+            f"shm.sizeLimit={limit}: Ray's object store takes 30 % of resources.memory={memory}, and goes to /tmp where /dev/shm has less; "
+            "leave it out"
+        )
 
 
 def _joined(spec: JobSpec) -> Iterator[str]:

@@ -50,7 +50,7 @@ def selector(spec: JobSpec) -> Object:
 
 
 def _policy(spec: JobSpec) -> Object:
-    """Between nodes NCCL, HCCL, gloo and MPI take any port."""
+    """Between nodes NCCL, HCCL, gloo, MPI and Ray take any port."""
     ingress: list[Object] = [{"from": [{"podSelector": selector(spec)}]}]
     if spec.metrics.enabled:
         names = list(spec.network_policy.metrics_namespaces)
