@@ -24,7 +24,7 @@ from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.cli import options
-from ranklaunch.entrypoints import explain, layout, report, status
+from ranklaunch.entrypoints import explain, layout, logs, report, save, stacks, status
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.env.features import CHECK_VARIABLES
 from ranklaunch.env.job import Job
@@ -324,7 +324,7 @@ def test_command_lines_parse(page: Path) -> None:
 
 
 def parser_of(command: str) -> options.Parser:
-    of_logs = {"explain": explain, "status": status, "report": report}
+    of_logs = {"explain": explain, "logs": logs, "report": report, "save": save, "stacks": stacks, "status": status}
     if command in of_logs:
         return options.Parser(command, "", "", of_logs[command].OPTIONS)
     own = {"plan": PLAN_VARIABLES, "check": CHECK_VARIABLES}
