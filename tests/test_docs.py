@@ -29,6 +29,7 @@ from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.env.features import CHECK_VARIABLES
 from ranklaunch.env.job import Job
 from ranklaunch.env.settings import PLAN_VARIABLES, SET_FOR_RANKS
+from ranklaunch.env.tuning import VARIABLES as TUNE_VARIABLES
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.fields import names as names_of
 from ranklaunch.plan import megatron
@@ -327,7 +328,7 @@ def parser_of(command: str) -> options.Parser:
     of_logs = {"explain": explain, "logs": logs, "report": report, "save": save, "stacks": stacks, "status": status}
     if command in of_logs:
         return options.Parser(command, "", "", of_logs[command].OPTIONS)
-    own = {"plan": PLAN_VARIABLES, "check": CHECK_VARIABLES}
+    own = {"plan": PLAN_VARIABLES, "check": CHECK_VARIABLES, "tune": TUNE_VARIABLES}
     return options.JobParser(command, "", "", own.get(command, ()))
 
 
