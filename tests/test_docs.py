@@ -24,11 +24,12 @@ from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.cli import options
-from ranklaunch.entrypoints import explain, layout, report, status
+from ranklaunch.entrypoints import explain, layout, logs, report, save, stacks, status
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.env.features import CHECK_VARIABLES
 from ranklaunch.env.job import Job
 from ranklaunch.env.settings import PLAN_VARIABLES, SET_FOR_RANKS
+from ranklaunch.env.tuning import VARIABLES as TUNE_VARIABLES
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.fields import names as names_of
 from ranklaunch.plan import megatron
@@ -341,14 +342,15 @@ def test_command_lines_parse(page: Path) -> None:
             parser = parser_of(match[1])
             _, program = parser.split(shlex.split(match[2], comments=True))
             of_body = match[1] == "plan" and "--spec" in match[2]  # whose command has the program
+            of_body = of_body or (match[1] == "explain" and "--find" in match[2])  # in place of a log
             assert program or of_body or line in spans(page), f"{page_id(page)} has no program: {line}"  # prose may name options alone
 
 
 def parser_of(command: str) -> options.Parser:
-    of_logs = {"explain": explain, "status": status, "report": report}
+    of_logs = {"explain": explain, "logs": logs, "report": report, "save": save, "stacks": stacks, "status": status}
     if command in of_logs:
         return options.Parser(command, "", "", of_logs[command].OPTIONS)
-    own = {"plan": PLAN_VARIABLES, "check": CHECK_VARIABLES}
+    own = {"plan": PLAN_VARIABLES, "check": CHECK_VARIABLES, "tune": TUNE_VARIABLES}
     return options.JobParser(command, "", "", own.get(command, ()))
 
 

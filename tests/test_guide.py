@@ -234,7 +234,7 @@ def steps_from_6(tree: Tree) -> None:
         tree.write(f"tests/golden/{case}.txt", f"{variables}$ --method=toy train.py\n")
     tree.add("Makefile", "EXAMPLE_toy      := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)")
     tree.add("docs/start.md", "    make run METHOD=toy           one process on one node, which starts its own ranks")
-    tree.add("docs/templates.md", "| `templates/toy/command.j2` | method toy |")
+    tree.add("docs/templates.md", "- `templates/toy/command.j2`: method toy")
     tree.add("docs/methods.md", "| `toy` | one process; programs that start their ranks | the program once | yes |")
     tree.put("docs/methods.md", "\n## plain\n", "\n## toy\n\nThe program once on each node.\n\n## plain\n")
     tree.add("tests/test_wheel.py", *(f'    "ranklaunch/{path}",' for path in NEW_FILES))

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_WORDS = 60_000  # of all pages
 MOST_SENTENCE, MOST_PARAGRAPH = 45, 120  # words
 
-_MADE = re.compile(r"<!-- table: .*?<!-- end of table -->", re.DOTALL)
+_MADE = re.compile(r"<!-- (table|results): .*?<!-- end of \1 -->", re.DOTALL)
 _CODE = re.compile(r"^(```|~~~|:::).*?^\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[((?:[^\][]|\[[^\]]*\])*)\]\([^)]*\)")
 _END = re.compile(r"(?<=[.!?])[)*_\"']*\s+(?=[A-Z0-9`*\[(])")  # of a sentence
