@@ -17,6 +17,7 @@ pytestmark = pytest.mark.launchers
 
 def started(hosts: Hosts, folder: Path, **env: str) -> LauncherJob:
     job = LauncherJob(hosts, folder, "ray", 3)
+    job.grace_s = 2  # Ray takes more, and has nothing to do in it
     job.start(child("rl_post_training.py"), env=env, options=("--accelerator", "cpu"))
     return job
 

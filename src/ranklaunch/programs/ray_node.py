@@ -9,6 +9,7 @@ or 128 and the number of its signal. What that process wrote last is printed.
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ MOST_OF_ONE = 4 << 20
 LOOK_S = 0.5
 HEAD_LOOK_S = 0.1  # until the head answers: nodes start then
 ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
+STARTED = b"Ray runtime started"  # printed once the GCS knows the node
 asked = []
 
 
@@ -38,7 +40,7 @@ def main(file, kept, seconds, head, argv):
         print(f"{folder} is another user's, or no folder: remove it", flush=True)
         return 78
     ray = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    code = attend(ray)
+    code = attend(ray, os.path.join(os.path.dirname(file), "ray_started"))
     if not asked:
         code = explained(folder, code)
     if folder:
@@ -68,10 +70,11 @@ def is_own(folder):
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
-def attend(ray):
-    """Pass on its lines, and a request to end. Return its exit code."""
+def attend(ray, started):
+    """Pass on its lines, and a request to end. Make the file `started` once this node has joined.
+    Return the exit code."""
     os.set_blocking(ray.stdout.fileno(), False)
-    told = False
+    told, before = False, b""
     while True:
         if asked and not told:
             told = True
@@ -82,9 +85,16 @@ def attend(ray):
             piece = None
         if piece:
             os.write(1, piece)
+            if before is not None:
+                before = (before + piece)[-4096:]
+                if STARTED in before:
+                    os.close(os.open(started, os.O_WRONLY | os.O_CREAT, 0o600))
+                    before = None
         elif ray.poll() is not None:
             return ray.returncode
-        else:
+        elif piece is None:
+            select.select([ray.stdout], [], [], LOOK_S)
+        else:  # the end of its output
             time.sleep(LOOK_S)
 
 

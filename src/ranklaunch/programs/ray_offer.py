@@ -5,6 +5,7 @@ Arguments: the file, the port (0: a free one), and on node 0 the folder in which
 words on one line. All are for this user alone.
 """
 
+import contextlib
 import os
 import secrets
 import socket
@@ -18,6 +19,8 @@ def main(path, port, folder=""):
     token = secrets.token_hex(32)
     write(path, f"{port} {token}\n")
     if folder:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, "ray_started"))  # of the round before
         write(os.path.join(folder, "ray_port"), port)
         write(os.path.join(folder, "ray_token"), token)
 
