@@ -7,6 +7,7 @@ or 128 and the number of its signal. What that process wrote last is printed.
 """
 
 import contextlib
+import ctypes
 import os
 import re
 import shutil
@@ -19,8 +20,11 @@ import time
 
 MOST_KEPT = 64 << 20  # bytes of logs
 MOST_OF_ONE = 4 << 20
-LOOK_S = 0.5
+LOOK_S = 0.1
+ENDS_S = 1.0  # for `ray start` to end Ray's processes after a request to end
+DRAIN = "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"  # Ray's 30 s are for other nodes, which end too
 ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 asked = []
 
 
@@ -36,10 +40,12 @@ def main(file, kept, seconds, head, argv):
     if folder and not is_own(folder):
         print(f"{folder} is another user's, or no folder: remove it", flush=True)
         return 78
+    os.environ.setdefault(DRAIN, "0")
+    keep_orphans()
     ray = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     code = attend(ray)
-    if not asked:
-        code = explained(folder, code)
+    kill_below(os.getpid())  # `ray start` leaves workers behind, and dashboard agents
+    code = 128 + asked[0] if asked else explained(folder, code)
     if folder:
         keep(folder, kept)
     return code
@@ -68,13 +74,16 @@ def is_own(folder):
 
 
 def attend(ray):
-    """Pass on its lines, and a request to end. Return its exit code."""
+    """Pass on its lines, and a request to end. Return its exit code. Kill what has not ended ENDS_S later."""
     os.set_blocking(ray.stdout.fileno(), False)
-    told = False
+    ends = None
     while True:
-        if asked and not told:
-            told = True
+        if asked and ends is None:
+            ends = time.monotonic() + ENDS_S + max(0.0, float(os.environ[DRAIN]))
             ray.send_signal(signal.SIGTERM)
+        if ends is not None and time.monotonic() > ends:
+            kill_below(os.getpid())
+        reap_orphans(ray.pid)
         try:
             piece = os.read(ray.stdout.fileno(), 65536)
         except BlockingIOError:
@@ -85,6 +94,37 @@ def attend(ray):
             return ray.returncode
         else:
             time.sleep(LOOK_S)
+
+
+def keep_orphans():
+    """Become the parent of processes below whose own parent ends, so that they are found at the end."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(but):
+    """Reap children that have ended, until the next is the process `but`, which subprocess reaps."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if not found or found.si_pid == but:
+                return
+            os.waitpid(found.si_pid, 0)
+
+
+def kill_below(root):
+    """Send SIGKILL to all processes below root: `ray start` ends Ray's processes one by one, with a second for each."""
+    children = {}
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/proc/{int(name)}/stat", "rb") as file:
+                children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
+    below = children.get(root, [])
+    for pid in below:  # grows
+        below.extend(children.get(pid, []))
+    for pid in below:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def explained(folder, code):
