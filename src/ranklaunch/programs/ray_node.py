@@ -21,9 +21,14 @@ import time
 MOST_KEPT = 64 << 20  # bytes of logs
 MOST_OF_ONE = 4 << 20
 LOOK_S = 0.1
-ENDS_S = 1.0  # for `ray start` to end Ray's processes after a request to end
+ENDS_S = 0.5  # for `ray start` to end Ray's processes after a request to end; with a short grace, only a fifth of that is left
+GONE_S = 2.0  # for killed processes to be gone
 DRAIN = "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"  # Ray's 30 s are for other nodes, which end too
 ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
+# `ray start` reports a process that has ended, with the last lines of its log. Of these, only warnings and errors are passed on.
+TAIL = re.compile(rb"----- (BEGIN|END) .{1,80} tail")
+SEVERE = re.compile(rb"\[[\d\- :,]+ [WEFC] \d+ \d+\] \(")
+REPORT = re.compile(rb"Some Ray subprocesses exited unexpectedly|Remaining processes will be killed| -- \w+ \[exit code=")
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 asked = []
 
@@ -44,8 +49,8 @@ def main(file, kept, seconds, head, argv):
     keep_orphans()
     ray = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     code = attend(ray)
-    kill_below(os.getpid())  # `ray start` leaves workers behind, and dashboard agents
-    code = 128 + asked[0] if asked else explained(folder, code)
+    end_orphans()
+    code = 128 + asked[0] if asked else explained(folder, code, kept)
     if folder:
         keep(folder, kept)
     return code
@@ -74,12 +79,12 @@ def is_own(folder):
 
 
 def attend(ray):
-    """Pass on its lines, and a request to end. Return its exit code. Kill what has not ended ENDS_S later."""
+    """Pass on its lines, and a request to end. Return its exit code. Processes that have not ended ENDS_S later are killed."""
     os.set_blocking(ray.stdout.fileno(), False)
-    ends = None
+    ends, rest, within = None, b"", False
     while True:
         if asked and ends is None:
-            ends = time.monotonic() + ENDS_S + max(0.0, float(os.environ[DRAIN]))
+            ends = time.monotonic() + ENDS_S + drain_s()
             ray.send_signal(signal.SIGTERM)
         if ends is not None and time.monotonic() > ends:
             kill_below(os.getpid())
@@ -89,11 +94,34 @@ def attend(ray):
         except BlockingIOError:
             piece = None
         if piece:
-            os.write(1, piece)
+            lines = (rest + piece).splitlines(True)
+            rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+            within = write(lines, within)
         elif ray.poll() is not None:
+            write([rest], within)
             return ray.returncode
         else:
             time.sleep(LOOK_S)
+
+
+def drain_s():
+    """Return the seconds that Ray drains a node; 0 unless the user has set them."""
+    try:
+        return max(0.0, float(os.environ[DRAIN]))
+    except ValueError:
+        return 0.0
+
+
+def write(lines, within):
+    """Pass lines on. within: in the tail of a log. Return that for the next lines."""
+    for line in lines:
+        edge = TAIL.search(line)
+        if edge:
+            within = edge.group(1) == b"BEGIN"
+        elif SEVERE.match(line) or not (within or REPORT.search(line)):
+            sys.stdout.buffer.write(line)
+    sys.stdout.flush()
+    return within
 
 
 def keep_orphans():
@@ -112,13 +140,23 @@ def reap_orphans(but):
             os.waitpid(found.si_pid, 0)
 
 
+def end_orphans():
+    """Kill the workers and agents that `ray start` leaves behind, and wait for their ends."""
+    deadline = time.monotonic() + GONE_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            kill_below(os.getpid())
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.02)
+
+
 def kill_below(root):
     """Send SIGKILL to all processes below root: `ray start` ends Ray's processes one by one, with a second for each."""
     children = {}
     for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError, ValueError):
-            with open(f"/proc/{int(name)}/stat", "rb") as file:
-                children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{int(name)}/stat", "rb") as file:
+            children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
     below = children.get(root, [])
     for pid in below:  # grows
         below.extend(children.get(pid, []))
@@ -127,7 +165,7 @@ def kill_below(root):
             os.kill(pid, signal.SIGKILL)
 
 
-def explained(folder, code):
+def explained(folder, code, kept):
     """Print which process of Ray has ended first, by Ray's own log of that. Return the exit code of that process."""
     text = ""
     for logs in sessions(folder)[:1]:
@@ -140,9 +178,16 @@ def explained(folder, code):
     if not found:
         return code
     name, status = found.group(1), int(found.group(2))
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"
-    print(f"{name} of this node's Ray {how}", flush=True)
+    log = os.path.join(kept, f"{name}.out")
+    print(f"{signal_name(-status)} ended Ray's {name}: {log}" if status < 0 else f"Ray's {name} ended with {status}: {log}", flush=True)
     return 128 - status if status < 0 else status or 1
+
+
+def signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def sessions(folder):
