@@ -6,9 +6,11 @@ worker       an actor is killed by SIGKILL, and the driver hears of it
 raylet       the raylet of the last node is killed, as found by its pid
 gcs          the head's gcs_server is killed
 both         the raylet of the last node is killed, and the driver raises ValueError in the same moment
+frozen       the raylet of the last node is stopped by SIGSTOP, then the driver raises ValueError
 memory       an actor takes memory, 50 MB at a time, until it has 2 GB
 
-The time of the word is written to $AT_FILE. With STEPS=N it ends after N steps; else it goes on. If $CHECKPOINT is there, it begins behind the step in it, and does no word.
+The time of the word is written to $AT_FILE. With STEPS=N the job ends after N steps; else it goes on. If $CHECKPOINT is there, the job
+begins behind the step in it, and does no word.
 """
 
 from __future__ import annotations
@@ -40,6 +42,9 @@ class Adder:
 
     def host(self) -> str:
         return socket.gethostname()
+
+    def freeze(self) -> None:
+        os.kill(os.getppid(), signal.SIGSTOP)
 
     def kill(self, name: str) -> None:
         """Kill a process of this node's Ray: the one above this worker, or the one of a name; "": this worker."""
@@ -109,6 +114,12 @@ def obey(adders: list[object]) -> None:
     elif WORD == "raylet":
         last.kill.remote("raylet")  # type: ignore[attr-defined]
         time.sleep(600)
+    elif WORD == "frozen":
+        last.freeze.remote()  # type: ignore[attr-defined]
+        time.sleep(0.5)
+        stamp()
+        msg = "loss is nan"
+        raise ValueError(msg)
     elif WORD == "both":
         last.kill.remote("raylet")  # type: ignore[attr-defined]
         msg = "loss is nan"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import random
 import signal
 import tempfile
 import time
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from testbench.hosts import Hosts
+from testbench.hosts import Host, Hosts
 from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.places import child
 from testbench.waiting import sleep_until
@@ -23,7 +25,9 @@ pytestmark = pytest.mark.launchers
 LOST_AFTER_S = 5
 LATE_S = float(os.environ.get("LATE_S", "0"))
 CPU = ("--accelerator", "cpu")
-KILLED = "was killed by signal 9"
+JOINS_S = 6.0  # for a node to join, about
+MEMORY = 1536 << 20  # of a host
+KILLED = "SIGKILL ended Ray's "
 # Word of ray_sums.py: exit code, and "first" or "last" node with the name of the culprit there.
 FAILURES: dict[str, tuple[int, str, str]] = {
     "raise": (1, "first", "program"),
@@ -51,7 +55,7 @@ def started(hosts: Hosts, folder: Path, word: str = "", options: tuple[object, .
 
 
 def ended(job: LauncherJob, code: int, began: float | None = None) -> dict[str, Any]:
-    """Return the verdict of a job that has left nothing. Print the seconds from the failure to the end of the last supervisor."""
+    """Return the verdict of a job that has left nothing behind. Print the seconds from the failure to the end of the last supervisor."""
     verdict = job.end(code)
     last = time.time()
     if began is None and (job.folder / "at").exists():
@@ -59,6 +63,16 @@ def ended(job: LauncherJob, code: int, began: float | None = None) -> dict[str, 
     print(f"seconds {last - began:.1f}" if began else "no failure")
     nothing_is_left(job)
     return verdict
+
+
+def processes_of(host: Host, name: str) -> list[int]:
+    """Return the pids, as this machine numbers them, of a host's processes with this program name."""
+    named = []
+    for pid in host.pids():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(f"/{name}".encode()):
+                named.append(pid)
+    return named
 
 
 def nothing_is_left(job: LauncherJob) -> None:
@@ -138,6 +152,19 @@ def test_a_host_that_is_cut_off(hosts: Callable[[int], Hosts], tmp_path: Path, i
     nothing_is_left(job)
 
 
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.table), 2, pytest.param(3, marks=pytest.mark.table)])
+def test_a_worker_is_killed_for_memory(hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int) -> None:
+    """Ray's memory monitor ends the actor; the verdict has Ray's own words."""
+    cluster = hosts(nodes)
+    for host in cluster:
+        host.limit_memory(MEMORY)
+    job = started(cluster, tmp_path, "memory", RAY_memory_usage_threshold=0.8, RAY_memory_monitor_refresh_ms=100)
+    verdict = ended(job, 1)
+    culprit = verdict["culprit"]
+    assert (culprit["node"], culprit["rank"], culprit["error"]["name"]) == (0, 0, "ray-out-of-memory"), job.words()
+    assert "OutOfMemoryError" in verdict["reason"]
+
+
 def test_a_node_that_comes_late(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
     cluster = hosts(2)
     env = {"STEPS": "3", "RANKLAUNCH_RUN_DIR": str(run_folder(tmp_path))}
@@ -179,3 +206,42 @@ def test_a_restart_in_place(hosts: Callable[[int], Hosts], tmp_path: Path, word:
     assert [(each["round"], each["culprit"], each["node"]) for each in verdict["restarts"]] == [(0, culprit, node)]
     if name == "ray":
         assert KILLED in verdict["restarts"][0]["reason"]
+
+
+@pytest.mark.table
+def test_the_driver_and_a_raylet_fail_at_once(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """Each of the two may be the culprit, on all nodes the same."""
+    job = started(hosts(2), tmp_path, "both")
+    job.nodes[0].popen.wait(LONG_S)
+    code = job.nodes[0].popen.returncode
+    culprit = ended(job, code)["culprit"]
+    assert (code, culprit["node"], culprit["name"]) in ((1, 0, "program"), (137, 1, "ray"))
+
+
+@pytest.mark.table
+def test_a_stop_request_while_a_node_joins(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    job = started(hosts(2), tmp_path)
+    sleep_until(lambda: processes_of(job.nodes[0].host, "gcs_server"), job.words, LONG_S)
+    time.sleep(JOINS_S * random.random())
+    began = time.time()
+    for node in job.nodes:
+        node.popen.send_signal(signal.SIGTERM)
+    verdict = ended(job, 143, began)
+    assert (verdict["outcome"], verdict["culprit"]) == ("stopped", None)
+
+
+@pytest.mark.table
+def test_the_head_is_killed_while_a_node_joins(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    job = started(hosts(2), tmp_path)
+    (pid,) = sleep_until(lambda: processes_of(job.nodes[0].host, "gcs_server"), job.words, LONG_S)
+    time.sleep(JOINS_S * random.random())
+    os.kill(pid, signal.SIGKILL)
+    culprit = ended(job, job.nodes[0].popen.wait(LONG_S), time.time())["culprit"]
+    assert (culprit["node"], culprit["name"]) == (0, "ray")
+
+
+@pytest.mark.table
+def test_a_restart_in_place_while_a_raylet_does_not_end(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    env = {"STEPS": 5, "CHECKPOINT": tmp_path / "checkpoint", "RANKLAUNCH_MAX_RESTARTS": 1}
+    verdict = ended(started(hosts(2), tmp_path, "frozen", **env), 0)
+    assert [(each["round"], each["culprit"], each["node"]) for each in verdict["restarts"]] == [(0, "rank 0", 0)]
