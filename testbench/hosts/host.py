@@ -142,6 +142,13 @@ class Host:
         namespace = os.stat(f"/proc/{holder}/ns/pid").st_ino
         return [pid for pid in pids() if pid != holder and kernel.is_below(pid, namespace) and state_and_parent(pid)[0] not in "ZX"]
 
+    def bound_ports(self) -> list[str]:
+        """Return the bound TCP and UDP ports of this host, as "tcp 6379": listening sockets, and UDP sockets without a peer."""
+        lines = self.run(["cat", *(f"/proc/net/{name}" for name in ("tcp", "tcp6", "udp", "udp6"))], check=True).stdout.splitlines()
+        rows = [line.split() for line in lines if ": " in line]
+        kinds = {"0A": "tcp", "07": "udp"}
+        return sorted({f"{kinds[row[3]]} {int(row[1].rpartition(':')[2], 16)}" for row in rows if row[3] in kinds})
+
     def wait_until_empty(self, timeout: float = DEADLINE_S) -> None:
         try:
             wait_until(lambda: not self.pids(), "", timeout)

@@ -5,8 +5,12 @@ exit         the driver ends with 42
 worker       an actor is killed by SIGKILL, and the driver hears of it
 raylet       the raylet of the last node is killed, as found by its pid
 gcs          the head's gcs_server is killed
+both         the raylet of the last node is killed, and the driver raises ValueError in the same moment
+frozen       the raylet of the last node is stopped by SIGSTOP, then the driver raises ValueError
+memory       an actor takes memory, 50 MB at a time, until it has 2 GB
 
-With STEPS=N it ends after N steps; else it goes on. If $CHECKPOINT is there, it begins behind the step in it, and does no word.
+The time of the word is written to $AT_FILE. With STEPS=N the job ends after N steps; else it goes on. If $CHECKPOINT is there, the job
+begins behind the step in it, and does no word.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 STEPS, WORD = int(os.environ.get("STEPS", "1000000")), os.environ.get("WORD", "")
 CHECKPOINT = Path(os.environ.get("CHECKPOINT", "/nonexistent"))
+AT_FILE = os.environ.get("AT_FILE", os.devnull)
 AT = 3
 
 
@@ -38,22 +43,41 @@ class Adder:
     def host(self) -> str:
         return socket.gethostname()
 
+    def freeze(self) -> None:
+        os.kill(os.getppid(), signal.SIGSTOP)
+
     def kill(self, name: str) -> None:
         """Kill a process of this node's Ray: the one above this worker, or the one of a name; "": this worker."""
         pid = os.getpid()
         if name == "raylet":
             pid = os.getppid()
         elif name:
-            found = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and command(entry).endswith(f"/{name}")]
+            found = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and is_of_this_cluster(entry, name)]
             pid = int(found[0])
+        stamp()
         os.kill(pid, signal.SIGKILL)
 
+    def take_memory(self) -> int:
+        stamp()
+        taken = []
+        for _ in range(40):
+            taken.append(b"x" * (50 << 20))
+            time.sleep(0.1)
+        return len(taken)
 
-def command(entry: Path) -> str:
+
+def stamp() -> None:
+    Path(AT_FILE).write_text(repr(time.time()))
+
+
+def is_of_this_cluster(entry: Path, name: str) -> bool:
+    """Return True for a process of this program name that has the port of this cluster's head among its arguments."""
     try:
-        return (entry / "cmdline").read_bytes().partition(b"\0")[0].decode()
+        words = (entry / "cmdline").read_bytes().decode().split("\0")
     except OSError:
-        return ""
+        return False
+    port = ray.get_runtime_context().gcs_address.rpartition(":")[2]
+    return words[0].endswith(f"/{name}") and any(word.endswith(f"={port}") for word in words)
 
 
 def main() -> None:
@@ -78,9 +102,11 @@ def main() -> None:
 
 def obey(adders: list[object]) -> None:
     if WORD == "raise":
+        stamp()
         msg = "loss is nan"
         raise ValueError(msg)
     if WORD == "exit":
+        stamp()
         sys.exit(42)
     last = max(adders, key=lambda adder: ray.get(adder.host.remote()))  # type: ignore[attr-defined]
     if WORD == "worker":
@@ -88,6 +114,18 @@ def obey(adders: list[object]) -> None:
     elif WORD == "raylet":
         last.kill.remote("raylet")  # type: ignore[attr-defined]
         time.sleep(600)
+    elif WORD == "frozen":
+        last.freeze.remote()  # type: ignore[attr-defined]
+        time.sleep(0.5)
+        stamp()
+        msg = "loss is nan"
+        raise ValueError(msg)
+    elif WORD == "both":
+        last.kill.remote("raylet")  # type: ignore[attr-defined]
+        msg = "loss is nan"
+        raise ValueError(msg)
+    elif WORD == "memory":
+        ray.get(last.take_memory.remote())  # type: ignore[attr-defined]
     elif WORD == "gcs":
         first = min(adders, key=lambda adder: ray.get(adder.host.remote()))  # type: ignore[attr-defined]
         first.kill.remote("gcs_server")  # type: ignore[attr-defined]

@@ -314,7 +314,7 @@ def _behind(lines: Sequence[Line], number: int) -> list[Line]:
 
 def _goes_well(line: Line) -> bool:
     small = _small(line)
-    if line.text[:1].isspace() or _has(_BAR, small):
+    if line.text[:1].isspace() or _has(_BAR, small) or _has(_ITEM, small):
         return False
     if _has(_HANDLED, small):
         return True
@@ -395,6 +395,7 @@ _WRONG = "|".join(
     )
 )
 _BAR = r"\d%\||\d(?:it/s|s/it)\b"  # a progress bar, which may be drawn once more at the end
+_ITEM = r"^- [a-z][a-z _]{1,40}: \d{1,20}$"  # of a list of numbers, such as Ray's "- objects restored: 0" in a message
 # Behind a failure: the program got over it.
 _WENT_WELL = "|".join(
     (

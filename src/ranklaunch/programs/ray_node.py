@@ -7,6 +7,7 @@ or 128 and the number of its signal. What that process wrote last is printed.
 """
 
 import contextlib
+import ctypes
 import os
 import re
 import select
@@ -20,10 +21,17 @@ import time
 
 MOST_KEPT = 64 << 20  # bytes of logs
 MOST_OF_ONE = 4 << 20
-LOOK_S = 0.5
-HEAD_LOOK_S = 0.1  # until the head answers: nodes start then
-ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
+LOOK_S = 0.1
+ENDS_S = 0.5  # for `ray start` to end Ray's processes after a request to end; with a short grace, only a fifth of that is left
+GONE_S = 2.0  # for killed processes to be gone
+DRAIN = "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"  # Ray's 30 s are for other nodes, which end too
 STARTED = b"Ray runtime started"  # printed once the GCS knows the node
+ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
+# `ray start` reports a process that has ended, with the last lines of its log. Of these, only warnings and errors are passed on.
+TAIL = re.compile(rb"----- (BEGIN|END) .{1,80} tail")
+SEVERE = re.compile(rb"\[[\d\- :,]+ [WEFC] \d+ \d+\] \(")
+REPORT = re.compile(rb"Some Ray subprocesses exited unexpectedly|Remaining processes will be killed| -- \w+ \[exit code=")
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 asked = []
 
 
@@ -39,10 +47,12 @@ def main(file, kept, seconds, head, argv):
     if folder and not is_own(folder):
         print(f"{folder} is another user's, or no folder: remove it", flush=True)
         return 78
+    os.environ.setdefault(DRAIN, "0")
+    keep_orphans()
     ray = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     code = attend(ray, os.path.join(os.path.dirname(file), "ray_started"))
-    if not asked:
-        code = explained(folder, code)
+    end_orphans()
+    code = 128 + asked[0] if asked else explained(folder, code, kept)
     if folder:
         keep(folder, kept)
     return code
@@ -58,7 +68,7 @@ def await_head(head, deadline):
             if time.monotonic() > deadline:
                 print(f"Ray's head at {head} does not answer: {error}", flush=True)
                 return False
-        time.sleep(HEAD_LOOK_S)
+        time.sleep(LOOK_S)
     return False
 
 
@@ -72,25 +82,31 @@ def is_own(folder):
 
 def attend(ray, started):
     """Pass on its lines, and a request to end. Make the file `started` once this node has joined.
-    Return the exit code."""
+    Return the exit code. Processes that have not ended ENDS_S later are killed."""
     os.set_blocking(ray.stdout.fileno(), False)
-    told, before = False, b""
+    ends, rest, within, before = None, b"", False, b""
     while True:
-        if asked and not told:
-            told = True
+        if asked and ends is None:
+            ends = time.monotonic() + ENDS_S + drain_s()
             ray.send_signal(signal.SIGTERM)
+        if ends is not None and time.monotonic() > ends:
+            kill_below(os.getpid())
+        reap_orphans(ray.pid)
         try:
             piece = os.read(ray.stdout.fileno(), 65536)
         except BlockingIOError:
             piece = None
         if piece:
-            os.write(1, piece)
+            lines = (rest + piece).splitlines(True)
+            rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+            within = write(lines, within)
             if before is not None:
                 before = (before + piece)[-4096:]
                 if STARTED in before:
                     os.close(os.open(started, os.O_WRONLY | os.O_CREAT, 0o600))
                     before = None
         elif ray.poll() is not None:
+            write([rest], within)
             return ray.returncode
         elif piece is None:
             select.select([ray.stdout], [], [], LOOK_S)
@@ -98,7 +114,68 @@ def attend(ray, started):
             time.sleep(LOOK_S)
 
 
-def explained(folder, code):
+def drain_s():
+    """Return the seconds that Ray drains a node; 0 unless the user has set them."""
+    try:
+        return max(0.0, float(os.environ[DRAIN]))
+    except ValueError:
+        return 0.0
+
+
+def write(lines, within):
+    """Pass lines on. within: in the tail of a log. Return that for the next lines."""
+    for line in lines:
+        edge = TAIL.search(line)
+        if edge:
+            within = edge.group(1) == b"BEGIN"
+        elif SEVERE.match(line) or not (within or REPORT.search(line)):
+            sys.stdout.buffer.write(line)
+    sys.stdout.flush()
+    return within
+
+
+def keep_orphans():
+    """Become the parent of processes below whose own parent ends, so that they are found at the end."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(but):
+    """Reap children that have ended, until the next is the process `but`, which subprocess reaps."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if not found or found.si_pid == but:
+                return
+            os.waitpid(found.si_pid, 0)
+
+
+def end_orphans():
+    """Kill the workers and agents that `ray start` leaves behind, and wait for their ends."""
+    deadline = time.monotonic() + GONE_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            kill_below(os.getpid())
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.02)
+
+
+def kill_below(root):
+    """Send SIGKILL to all processes below root: `ray start` ends Ray's processes one by one, with a second for each."""
+    children = {}
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{int(name)}/stat", "rb") as file:
+            children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
+    below = children.get(root, [])
+    for pid in below:  # grows
+        below.extend(children.get(pid, []))
+    for pid in below:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def explained(folder, code, kept):
     """Print which process of Ray has ended first, by Ray's own log of that. Return the exit code of that process."""
     text = ""
     for logs in sessions(folder)[:1]:
@@ -111,9 +188,16 @@ def explained(folder, code):
     if not found:
         return code
     name, status = found.group(1), int(found.group(2))
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"
-    print(f"{name} of this node's Ray {how}", flush=True)
+    log = os.path.join(kept, f"{name}.out")
+    print(f"{signal_name(-status)} ended Ray's {name}: {log}" if status < 0 else f"Ray's {name} ended with {status}: {log}", flush=True)
     return 128 - status if status < 0 else status or 1
+
+
+def signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def sessions(folder):
