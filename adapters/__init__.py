@@ -1,1 +1,1 @@
-"""Platforms (which job is this, and who am I in it?) and launchers (how are its ranks started?): one module each."""
+"""Platforms (the job, and this process's place in the job) and launchers (the start of the ranks): one module each."""

@@ -50,7 +50,7 @@ def commands() -> list[Command]:
 
 def _command(name: str, meaning: str) -> Command:
     if name in OF_JOBS:
-        found: Iterable[Option] = options.JobParser(name, "", "", OF_JOBS[name]).options.values()
+        named: Iterable[Option] = options.JobParser(name, "", "", OF_JOBS[name]).options.values()
     else:
-        found = OPTIONS.get(name, ())
-    return Command(name, meaning, (*map(filled, found), HELP), tuple(WORDS.get(name, ())), runs=name in OF_JOBS or name == "spec")
+        named = OPTIONS.get(name, ())
+    return Command(name, meaning, (*map(filled, named), HELP), tuple(WORDS.get(name, ())), runs=name in OF_JOBS or name == "spec")

@@ -54,9 +54,9 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         return _list(values["find"], errors or catalogue.shipped())
     log = _read(words[0])
     name = "standard input" if words[0] == "-" else words[0]
-    found = answer.known_lines(log, functools.partial(_findings, own=own, errors=errors))
-    sys.stdout.write(_as_json(name, log, found) if form == "json" else _as_text(name, log, found))
-    return 0 if found else NOTHING_KNOWN
+    findings = answer.known_lines(log, functools.partial(_findings, own=own, errors=errors))
+    sys.stdout.write(_as_json(name, log, findings) if form == "json" else _as_text(name, log, findings))
+    return 0 if findings else NOTHING_KNOWN
 
 
 def _errors(folder: str) -> Sequence[catalogue.KnownError]:
@@ -84,10 +84,10 @@ def _findings(text: str, own: str, errors: Sequence[catalogue.KnownError]) -> li
 def _list(words: str, errors: Sequence[catalogue.KnownError]) -> int:
     """Those that have all of the words, in whatever order."""
     small = words.lower().split()
-    found = [error for error in errors if all(word in _searched(error) for word in small)]
-    lines = [f"{error.name} ({error.kind}, {error.family}): {error.meaning}\n  What to do: {error.remedy}\n" for error in found]
+    entries = [error for error in errors if all(word in _searched(error) for word in small)]
+    lines = [f"{error.name} ({error.kind}, {error.family}): {error.meaning}\n  What to do: {error.remedy}\n" for error in entries]
     sys.stdout.write("".join(lines) or f"{showing.one_line(words)}: no known error has these words\n")
-    return 0 if found else NOTHING_KNOWN
+    return 0 if entries else NOTHING_KNOWN
 
 
 def _searched(error: catalogue.KnownError) -> str:
@@ -101,7 +101,7 @@ def _read(path: str) -> Log:
         raise ConfigError(msg)
     try:
         handed = re.fullmatch(r"-|/dev/fd/(\d{1,9})", path)  # the latter by a shell, as for <(kubectl logs POD)
-        fd = os.dup(int(handed[1] or 0)) if handed else disk.given(path)
+        fd = os.dup(int(handed[1] or 0)) if handed else disk.readable(path)
         os.set_blocking(fd, True)
         with open(fd, "rb") as file:
             size = _forward(file.fileno())
@@ -139,14 +139,14 @@ def _forward(fd: int) -> int:
         return 0
 
 
-def _as_text(name: str, log: Log, found: Sequence[Finding]) -> str:
+def _as_text(name: str, log: Log, findings: Sequence[Finding]) -> str:
     name = showing.one_line(name)
     part = f" (of its last {counted(answer.MOST_BYTES, 'byte')}, or {answer.MOST_LINES} lines)" if log.skipped else ""
-    if not found:
-        said = catalogue.last_exception(log.text[-MOST_OF_END:])
-        gone_on = f"Its last exception, after which it goes on: {showing.printable(quoted((said,))[0]):.300}\n" if said else ""
+    if not findings:
+        exception = catalogue.last_exception(log.text[-MOST_OF_END:])
+        gone_on = f"Its last exception, after which it goes on: {showing.printable(quoted((exception,))[0]):.300}\n" if exception else ""
         return f"{name}: nothing in it is known{part}\n{gone_on}"
-    best, *others = found
+    best, *others = findings
     lines = [f"{_place(name, log, best)}: {answer.shown_line(best)}", *_told(best)]
     shown = sorted(others, key=lambda finding: finding.number)[-MOST_SHOWN:]
     if shown:
@@ -167,5 +167,5 @@ def _place(name: str, log: Log, finding: Finding) -> str:
     return name if number is None else f"{name}:{number}"
 
 
-def _as_json(name: str, log: Log, found: Sequence[Finding]) -> str:
-    return json.dumps(answer.as_json(answer.answer(log, found), name), indent=2) + "\n"
+def _as_json(name: str, log: Log, findings: Sequence[Finding]) -> str:
+    return json.dumps(answer.as_json(answer.answer(log, findings), name), indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""ranklaunch layout: which ranks Megatron puts together, on which node each is, and which layers it has; starts nothing."""
+"""ranklaunch layout: Megatron's groups of ranks, and the node and the layers of each rank; starts nothing."""
 
 from __future__ import annotations
 

@@ -42,28 +42,28 @@ EVER = 1 << 62  # in microseconds
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, folder = options.Parser("logs", __doc__ or "", USAGE, OPTIONS).folder(argv)
+    chosen, folder = options.Parser("logs", __doc__ or "", USAGE, OPTIONS).folder(argv)
     top = disk.absolute(folder or client.own_logs(env))
     terminal = sys.stdout.isatty()
     colours = terminal and console.colourful(env)
-    look = Look(_pattern(given), terminal, colours, _clock if "times" in given else None)
+    look = Look(_pattern(chosen), terminal, colours, _clock if "times" in chosen else None)
     out = sys.stdout.buffer
-    for block in _blocks(top, given, look):
+    for block in _blocks(top, chosen, look):
         out.write(block)
         if not block:
             out.flush()
     return 0
 
 
-def _blocks(top: str, given: Mapping[str, str], look: Look) -> Iterator[bytes]:
+def _blocks(top: str, options: Mapping[str, str], look: Look) -> Iterator[bytes]:
     """Yield lines as they are shown, and nothing while somebody waits for them."""
-    ranks, node, attempt = _ranks(given), _number(given, "node"), _number(given, "attempt")
-    lines, follow, now = _number(given, "tail"), "follow" in given, time.time()
+    ranks, node, attempt = _ranks(options), _number(options, "node"), _number(options, "attempt")
+    lines, follow, now = _number(options, "tail"), "follow" in options, time.time()
     for name in ("since", "until"):
-        _moment(given, name, now, [now])  # before a job is waited for
+        _moment(options, name, now, [now])  # before a job is waited for
     say = functools.partial(_say, said=set())
     first = _first(top, attempt, node, follow, say)
-    since, until = _between(given, now, first)
+    since, until = _between(options, now, first)
     view = View(look)
     make_round = merging.maker(_is_wanted(ranks), say, len(first))
 
@@ -78,7 +78,7 @@ def _blocks(top: str, given: Mapping[str, str], look: Look) -> Iterator[bytes]:
 
 
 def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: Callable[[str], object]) -> list[search.Folder]:
-    began = said = time.monotonic()
+    began = last_note = time.monotonic()
     while True:
         try:
             return search.attempt(top, attempt, node, follow=follow, say=say)
@@ -88,38 +88,38 @@ def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: C
                 raise
             if now - began > FIRST_S:
                 raise WaitError(str(error)) from None
-            if now == began or now - said > SAY_AGAIN_S:
-                said = now
+            if now == began or now - last_note > SAY_AGAIN_S:
+                last_note = now
                 _say(f"waiting, at most {FIRST_S:g} s: {error}", set())
             time.sleep(merging.LOOK_S)
 
 
-def _between(given: Mapping[str, str], now: float, folders: Iterable[Folder]) -> tuple[int, int]:
+def _between(options: Mapping[str, str], now: float, folders: Iterable[Folder]) -> tuple[int, int]:
     """Return the first and the last moment that are shown, in microseconds since 1970. folders: of
     the job, whose day a time of day is of."""
-    times = _times(given, folders) or [now]
-    since, until = (_moment(given, name, now, times) for name in ("since", "until"))
+    times = _times(options, folders) or [now]
+    since, until = (_moment(options, name, now, times) for name in ("since", "until"))
     if since is not None and until is not None and since > until:
-        msg = f"--since {given['since']}: expected a time before --until {given['until']}"
+        msg = f"--since {options['since']}: expected a time before --until {options['until']}"
         raise UsageError(msg)
     return since or 0, EVER if until is None else until
 
 
-def _times(given: Mapping[str, str], folders: Iterable[Folder]) -> list[float]:
+def _times(options: Mapping[str, str], folders: Iterable[Folder]) -> list[float]:
     """Return times of lines of the job, in seconds since 1970, if a time of day is asked for; else none."""
-    if not any(moments.is_clock(given.get(name, "")) for name in ("since", "until")):
+    if not any(moments.is_clock(options.get(name, "")) for name in ("since", "until")):
         return []
     paths = [path for folder in folders for _, path in search.rounds(folder.path)]
     return [at for path in paths for at in reading.edges(path)]
 
 
-def _moment(given: Mapping[str, str], name: str, now: float, times: Sequence[float]) -> int | None:
-    if name not in given:
+def _moment(options: Mapping[str, str], name: str, now: float, times: Sequence[float]) -> int | None:
+    if name not in options:
         return None
     try:
-        return int(1e6 * moments.moment(given[name], now, min(times), max(times)))
+        return int(1e6 * moments.moment(options[name], now, min(times), max(times)))
     except (ValueError, OverflowError) as error:
-        msg = f"--{name} {given[name]}: {error}"
+        msg = f"--{name} {options[name]}: {error}"
         raise UsageError(msg) from None
 
 
@@ -127,29 +127,29 @@ def _is_wanted(ranks: spans.Spans | None) -> Callable[[str], bool]:
     return (lambda name: shown.rank_of(name) in ranks) if ranks else (lambda name: True)
 
 
-def _pattern(given: Mapping[str, str]) -> Callable[[bytes], object] | None:
-    if "grep" not in given:
+def _pattern(options: Mapping[str, str]) -> Callable[[bytes], object] | None:
+    if "grep" not in options:
         return None
     try:
-        return re.compile(os.fsencode(given["grep"])).search
+        return re.compile(os.fsencode(options["grep"])).search
     except (re.error, OverflowError, RecursionError) as error:
-        msg = f"--grep {given['grep']}: no regular expression: {error}"
+        msg = f"--grep {options['grep']}: no regular expression: {error}"
         raise UsageError(msg) from None
 
 
-def _ranks(given: Mapping[str, str]) -> spans.Spans | None:
+def _ranks(options: Mapping[str, str]) -> spans.Spans | None:
     try:
-        return spans.parse(given["rank"]) if "rank" in given else None
+        return spans.parse(options["rank"]) if "rank" in options else None
     except ValueError as error:
-        msg = f"--rank {given['rank']}: {error}"
+        msg = f"--rank {options['rank']}: {error}"
         raise UsageError(msg) from None
 
 
-def _number(given: Mapping[str, str], name: str) -> int | None:
-    if name in given and not re.fullmatch("[0-9]{1,7}", given[name]):
-        msg = f"--{name} {given[name]}: expected a whole number"
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    if name in options and not re.fullmatch("[0-9]{1,7}", options[name]):
+        msg = f"--{name} {options[name]}: expected a whole number"
         raise UsageError(msg)
-    return int(given[name]) if name in given else None
+    return int(options[name]) if name in options else None
 
 
 def _clock(at: int) -> str:

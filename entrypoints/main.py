@@ -68,7 +68,7 @@ def _started(argv: list[str]) -> int:
 
 
 def _flushed(code: int) -> int:
-    """The exit code, which tells too of what stdout has not taken; a reader that has gone knows."""
+    """Return the exit code, changed if stdout has not taken everything; a reader that has gone knows."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -157,9 +157,9 @@ def _help() -> str:
 def _fail(message: str, exit_code: int) -> int:
     from ranklaunch.errors import reason, shortened
 
-    said = "".join(f"ranklaunch: {shortened(line)}\n" for line in reason(message).splitlines())
+    lines = "".join(f"ranklaunch: {shortened(line)}\n" for line in reason(message).splitlines())
     try:
-        sys.stderr.write(said.encode(errors="backslashreplace").decode())
+        sys.stderr.write(lines.encode(errors="backslashreplace").decode())
         sys.stderr.flush()
     except OSError:  # nobody reads it, or its disk is full: the code still says it
         pass
@@ -167,16 +167,16 @@ def _fail(message: str, exit_code: int) -> int:
 
 
 def inherited_environment() -> dict[str, str]:
-    """The environment as it was given. Python itself may add LC_CTYPE at its start (PEP 538); ranks must not inherit that. Nor can they
-    inherit a variable without a name, with which Python starts nothing."""
+    """Return the environment as given. Python itself may add LC_CTYPE at its start (PEP 538); ranks must not inherit this. Nor
+    can they inherit a variable without a name: Python starts nothing with one."""
     env = {name: value for name, value in os.environ.items() if name}
     if "LC_CTYPE" in env:
         try:
             with open("/proc/self/environ", "rb") as file:
-                given = file.read()
+                environment = file.read()
         except OSError:
             return env
-        if not any(pair.startswith(b"LC_CTYPE=") for pair in given.split(b"\0")):
+        if not any(pair.startswith(b"LC_CTYPE=") for pair in environment.split(b"\0")):
             del env["LC_CTYPE"]
     return env
 
@@ -206,8 +206,8 @@ class NotTakenError(OSError):
 
 
 class Whole(io.RawIOBase):
-    """A descriptor that takes all that is written, or raises. Python's own stream, where PYTHONUNBUFFERED is set, drops what a file at its
-    limit or a full pipe has no room for."""
+    """Descriptor for complete writes: takes all data, or raises. Python's own stream, with PYTHONUNBUFFERED, drops data without room in a
+    full pipe or in a file at its limit."""
 
     def __init__(self, fd: int, name: str) -> None:
         self._fd = fd

@@ -22,19 +22,19 @@ MOST_FOUND = 12  # files of this machine that are listed
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     parser = options.JobParser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]", PLAN_VARIABLES)
-    given = _of_body(parser, argv, env) or options.read(parser, argv, env)
-    form, all_nodes, verbose = given.own.get(FORMAT), given.own.get(ALL_NODES), given.own.get(VERBOSE)
-    root, recorded = given.own.get(ROOT), given.own.get(ENV_FILE) or given.own.get(SPEC)
-    given.own.record(SLURM)
-    given.own.check()
-    files = Noted(given.request.files)
-    request = replace(given.request, files=files, env=options.allocated(given))
+    command_line = _of_body(parser, argv, env) or options.read(parser, argv, env)
+    form, all_nodes, verbose = command_line.own.get(FORMAT), command_line.own.get(ALL_NODES), command_line.own.get(VERBOSE)
+    root, recorded = command_line.own.get(ROOT), command_line.own.get(ENV_FILE) or command_line.own.get(SPEC)
+    command_line.own.record(SLURM)
+    command_line.own.check()
+    files = Noted(command_line.request.files)
+    request = replace(command_line.request, files=files, env=options.allocated(command_line))
     for piece in _pieces(request, form, all_nodes, lambda plan: show.as_text(plan, verbose, _here(files, request.cwd, recorded, root))):
         _write(piece)
     return 0
 
 
-def _of_body(parser: options.JobParser, argv: list[str], env: Mapping[str, str]) -> options.Given | None:
+def _of_body(parser: options.JobParser, argv: list[str], env: Mapping[str, str]) -> options.CommandLine | None:
     """Return the request of a body of ModelArts' API; None without --spec."""
     if SPEC.names[0] not in env and not any(word.partition("=")[0] == SPEC.option for word in argv):
         return None
@@ -49,11 +49,11 @@ def _here(files: Noted, cwd: str, recorded: str, root: str) -> Iterator[str]:
         return
     yield f"{cwd}, from where relative paths are looked up"
     # Of a package's files the folder says enough.
-    found = sorted({re.sub(r"(/(?:site|dist)-packages)/.*", r"\1", path) for path in files.found if not root or not path.startswith("/")})
-    yield from found[:MOST_FOUND]
-    if len(found) > MOST_FOUND:
-        yield f"... and {len(found) - MOST_FOUND} more"
-    if found and not root:
+    paths = sorted({re.sub(r"(/(?:site|dist)-packages)/.*", r"\1", path) for path in files.found if not root or not path.startswith("/")})
+    yield from paths[:MOST_FOUND]
+    if len(paths) > MOST_FOUND:
+        yield f"... and {len(paths) - MOST_FOUND} more"
+    if paths and not root:
         yield f"{ROOT.option} DIR looks these up below a folder of yours"
 
 

@@ -39,55 +39,55 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(msg)
 
 
-def _show(given: argparse.Namespace) -> int:
-    """show FILE [--format text|json]: which rank is which device of which server"""
-    table = rank_tables.read(given.file)
-    if given.format == "json":
-        _print_json(show.as_json(given.file, table))
+def _show(arguments: argparse.Namespace) -> int:
+    """show FILE [--format text|json]: show the rank of each device of each server"""
+    table = rank_tables.read(arguments.file)
+    if arguments.format == "json":
+        _print_json(show.as_json(arguments.file, table))
     else:
         _print(show.as_table(table))
     return 0
 
 
-def _validate(given: argparse.Namespace) -> int:
+def _validate(arguments: argparse.Namespace) -> int:
     """validate FILE [--nodes N --devices M] [--format text|json]: every defect at once; exit code 0 or 78"""
     try:
-        table = rank_tables.read(given.file)
-        problems = rank_tables.unexpected(table, given.nodes, given.devices)
+        table = rank_tables.read(arguments.file)
+        problems = rank_tables.unexpected(table, arguments.nodes, arguments.devices)
         if problems:
             raise ConfigError(problems)
     except ConfigError as error:
-        if given.format == "text":
+        if arguments.format == "text":
             raise
-        _print_json(show.as_json(given.file, None, error.problems))
+        _print_json(show.as_json(arguments.file, None, error.problems))
         return error.exit_code
-    if given.format == "json":
-        _print_json(show.as_json(given.file, table))
+    if arguments.format == "json":
+        _print_json(show.as_json(arguments.file, table))
         return 0
     size = f"{counted(len(table.servers), 'node')}, {counted(table.size, 'rank')}"
-    _print([f"{given.file}: version {table.version}, {size}: valid", *(f"warning: {warning}" for warning in table.warnings)])
+    _print([f"{arguments.file}: version {table.version}, {size}: valid", *(f"warning: {warning}" for warning in table.warnings)])
     return 0
 
 
-def _convert(given: argparse.Namespace) -> int:
+def _convert(arguments: argparse.Namespace) -> int:
     """convert FILE [--to VERSION] [--output FILE]: refused where something would be lost or invented"""
-    rank_tables.write(ranktable.to_text(rank_tables.read(given.file), given.to), given.output)
+    rank_tables.write(ranktable.to_text(rank_tables.read(arguments.file), arguments.to), arguments.output)
     return 0
 
 
-def _make(given: argparse.Namespace) -> int:
+def _make(arguments: argparse.Namespace) -> int:
     """make --hosts HOSTS (--devices N[,N...] | --hccn FILE...): a table for a cluster that has no platform to make one"""
-    hosts = rank_tables.hosts_in(given.hosts)
-    devices = rank_tables.devices_of(hosts, given.devices, given.device_ips, given.hccn or ())
-    rank_tables.write(rank_tables.checked(make.text_of(make.make(hosts, devices), given.to)), given.output)
+    hosts = rank_tables.hosts_in(arguments.hosts)
+    devices = rank_tables.devices_of(hosts, arguments.devices, arguments.device_ips, arguments.hccn or ())
+    rank_tables.write(rank_tables.checked(make.text_of(make.make(hosts, devices), arguments.to)), arguments.output)
     return 0
 
 
-def _diff(given: argparse.Namespace) -> int:
+def _diff(arguments: argparse.Namespace) -> int:
     """diff OLD NEW [--format text|json]: which ranks moved to other devices; exit code 0 when none did, 1 otherwise"""
-    old, new = rank_tables.read(given.old), rank_tables.read(given.new)
+    old, new = rank_tables.read(arguments.old), rank_tables.read(arguments.new)
     lines = list(show.differences(old, new))
-    if given.format == "json":
+    if arguments.format == "json":
         _print_json(show.differences_as_json(old, new))
     else:
         _print(lines)

@@ -36,8 +36,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     return submit.send(spec.engine, text, env) if job_spec.SUBMIT.value in dict(pairs) else 0
 
 
-def _folders(given: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:
-    reader = Reader(env, DiskFiles(), given)
+def _folders(options: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:
+    reader = Reader(env, DiskFiles(), options)
     return tuple(disk.absolute(folder) for folder in reader.get(TEMPLATES).split(":") if folder)
 
 

@@ -39,9 +39,9 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 def _hide(answer: Mapping[str, Any]) -> None:
     """Hide secrets in what ranks wrote down: the supervisor has no time for that."""
     for rank in answer["ranks"]:
-        said = rank.get("exception")
-        if said:
-            said.update({name: errors.quoted((said[name],))[0] for name in ("thread", "text")})
+        exception = rank.get("exception")
+        if exception:
+            exception.update({name: errors.quoted((exception[name],))[0] for name in ("thread", "text")})
 
 
 def _document(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -94,13 +94,13 @@ def _hang(hang: Mapping[str, Any], now: str) -> Iterator[str]:
 
 
 def _launchers(launchers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Those that recorded themselves; of many, how many there are of each kind and on which nodes."""
-    found = list(launchers)
-    if found and len(found) <= MOST_LAUNCHERS:
-        yield f"  launchers: {', '.join(map(_launcher, found))}"
+    """Yield the launchers with records of their own; of many, the number and the nodes of each kind."""
+    known = list(launchers)
+    if known and len(known) <= MOST_LAUNCHERS:
+        yield f"  launchers: {', '.join(map(_launcher, known))}"
         return
     alike: dict[tuple[str, str], list[int]] = {}
-    for each in found:
+    for each in known:
         alike.setdefault((each["name"], _end(each)), []).append(each["node"])
     groups = [f"{counted(len(those), 'time')} {name} on {numbered(those, 'node')}{end}" for (name, end), those in alike.items()]
     if groups:
@@ -137,9 +137,9 @@ def _head(rank: Mapping[str, Any]) -> str:
 
 
 def _raised(rank: Mapping[str, Any]) -> str:
-    said = rank["exception"]
-    thread = f" in thread {said['thread']}" if said["from"] == "thread" else ""
-    return f"rank {rank['rank']} wrote down an exception{thread} at {_clock(said['at'])} UTC: {said['text']}"
+    exception = rank["exception"]
+    thread = f" in thread {exception['thread']}" if exception["from"] == "thread" else ""
+    return f"rank {rank['rank']} wrote down an exception{thread} at {_clock(exception['at'])} UTC: {exception['text']}"
 
 
 def _clock(at: float) -> str:

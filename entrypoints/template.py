@@ -27,9 +27,9 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 def _text(name: str, known: Sequence[str]) -> str:
     """Of a method's name, its command."""
     path = name[len(OURS) :] if name.startswith(OURS) else name
-    found = next((each for each in (path, f"{path}.j2", f"{path}/command.j2") if each in known), "")
-    if not found:
+    name_of_file = next((each for each in (path, f"{path}.j2", f"{path}/command.j2") if each in known), "")
+    if not name_of_file:
         msg = f"no template {name!r}{nearest(path, known)}; ranklaunch template lists them"
         raise UsageError(msg)
-    with open(os.path.join(SHIPPED, found), encoding="utf-8") as file:
+    with open(os.path.join(SHIPPED, name_of_file), encoding="utf-8") as file:
         return file.read()

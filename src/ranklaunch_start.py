@@ -1,7 +1,7 @@
-"""Where the command begins: beside the package, so that no folder of the user's can take its place.
+"""Begin of the command: beside the package, so that no folder of the user's can take its place.
 
-PYTHONPATH is the program's. Its folders come before Python's own, so that a jinja2, a queue.py or a ranklaunch in them would be imported
-here. From the first import on they come last; the environment, which ranks inherit, stays as it is.
+PYTHONPATH is the program's. Its folders come before Python's own, so a jinja2, a queue.py or a ranklaunch in them would be imported
+here. From the first import on they come last; the environment, inherited by ranks, stays unchanged.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def script() -> None:
 
 
 def _end_by_interrupts() -> None:
-    """SIGINT ends this process until somebody handles it. Python would raise KeyboardInterrupt, which is lost where an import has just
-    called back, and the job went on. Not as PID 1, for which the kernel would ignore it."""
+    """Let SIGINT end this process until a handler is set. Python's KeyboardInterrupt would be lost if an import has just
+    called back, and the job would go on. Not as PID 1: the kernel would ignore the signal."""
     import signal
 
     if os.getpid() != 1 and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -35,8 +35,9 @@ def _end_by_interrupts() -> None:
 
 
 def own_first() -> None:
-    """Puts what PYTHONPATH names, and the folder that Python was started with, behind all others. Where this very module lies stays in
-    its place: it may have been installed into a folder that PYTHONPATH names."""
+    """Move the folders of PYTHONPATH, and the folder with which Python was started, behind the rest. The folder of this very module stays
+    in
+    its place: the module may have been installed into a folder of PYTHONPATH."""
     if sys.flags.isolated:
         return
     named = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")

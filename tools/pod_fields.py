@@ -1,4 +1,4 @@
-"""Writes src/ranklaunch/specs/kubernetes/fields.py: what the objects that a pod is made of may have, from Kubernetes' own schemas.
+"""Writes src/ranklaunch/specs/kubernetes/fields.py: the fields of a pod's objects, from Kubernetes' own schemas.
 
 .venv/bin/python tools/pod_fields.py            write it
 .venv/bin/python tools/pod_fields.py --check    write nothing; say whether it is stale, and exit with 1
@@ -57,10 +57,10 @@ LEGAL = {
     "VolumeMount.mountPropagation": "None HostToContainer Bidirectional",
 }
 HEAD = f'''\
-"""What the objects that a pod is made of may have. Made by tools/pod_fields.py from the schemas of Kubernetes {VERSION}; do not edit.
+"""Fields of a pod's objects. Made by tools/pod_fields.py from the schemas of Kubernetes {VERSION}; do not edit.
 
-A line has a type and its fields, each with what it holds: a type, a list of it ([]), a map of it ({{}}), one of some words (a|b). ! is what
-must be there. A quantity is text or a number, a word text or an integer, a name that of an object.
+A line has a type and its fields, each with its kind of value: a type, a list of a type ([]), a map of a type ({{}}), one of some words
+(a|b). ! marks a required field. A quantity is text or a number, a word text or an integer, a name the name of an object.
 """
 
 from __future__ import annotations

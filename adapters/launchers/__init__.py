@@ -34,8 +34,8 @@ ONCE = ("plain", "pytorch", "tensorflow")
 
 def launcher(method: str) -> type[Launcher]:
     """Return the class of a method. Its module is imported now: a start needs few of them, and is waited for."""
-    found: type[Launcher] = getattr(import_module(f"{__name__}.{method}"), LAUNCHERS[method])
-    return found
+    result: type[Launcher] = getattr(import_module(f"{__name__}.{method}"), LAUNCHERS[method])
+    return result
 
 
 def started(process: Process, plan: Plan) -> Launcher:
@@ -82,11 +82,12 @@ def _problem(job: Job, reader: Reader, method: str) -> str:
         return f"{reader.quoted(METHOD)}: expected one of {', '.join(LAUNCHERS)}{nearest(method, LAUNCHERS)}"
     if not job.nodes[0].slots and method not in WITHOUT_RANKS:
         return (
-            f"{reader.told(METHOD)}: node 0 has no ranks of its own, which only {' and '.join(WITHOUT_RANKS)} do with: expected one of "
+            f"{reader.described(METHOD)}: node 0 has no ranks of its own, which only {' and '.join(WITHOUT_RANKS)} do with: "
+            f"expected one of "
             "them, or a node 0 with ranks (RANKLAUNCH_LAUNCHER_AS_WORKER=true; runLauncherAsWorker: true of an MPIJob)"
         )
     if job.among and method not in PER_RANK:
-        return f"{reader.told(METHOD)} starts ranks, and --per-rank has one started already: expected {' or '.join(PER_RANK)}"
+        return f"{reader.described(METHOD)} starts ranks, and --per-rank has one started already: expected {' or '.join(PER_RANK)}"
     return ""
 
 

@@ -64,10 +64,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         log_dir=outputs.folder if outputs else "",
         extra=extra,
     )
-    told = user_options.before(argv, shown.program.path)
-    if outputs and not OPTIONS.is_told(told, "--log_dir", outputs.folder):
+    own_words = user_options.before(argv, shown.program.path)
+    if outputs and not OPTIONS.is_told(own_words, "--log_dir", outputs.folder):
         outputs = None  # by a template of the user's
-    options = OPTIONS.options(told)
+    options = OPTIONS.options(own_words)
     argv = base.script_or_module(job, reader, templates, argv, (NAME, "launch"), MODULE)
     env = {"TORCHELASTIC_ERROR_FILE": base.in_attempt(job, "accelerate_error.json")}
     if outputs:
@@ -75,7 +75,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         env.update({"PET_REDIRECTS": "3", "PET_LOG_DIR": outputs.folder})
     if job.accelerator == "cpu":
         env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
-    return torchrun.plan_of(job, reader, NAME, argv, env, told, options, outputs, files=(config,))
+    return torchrun.plan_of(job, reader, NAME, argv, env, own_words, options, outputs, files=(config,))
 
 
 def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], ours: dict[str, object]) -> dict[str, object]:
@@ -84,7 +84,7 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
     if named:
         path, source = named, reader.source(EXTRA)
         where = f"{source}: {_FILE} {clipped(path)}"
-    elif reader.given(CONFIG):
+    elif reader.is_set(CONFIG):
         path, source = reader.get(CONFIG), CONFIG.name
         where = f"{source}={clipped(path)}"
     else:
@@ -98,10 +98,10 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
 
 
 def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, object]:
-    """Return accelerate's configuration, which has this node's place in the job.
+    """Return accelerate's configuration with this node's place in the job.
 
-    MULTI_GPU is what makes it start ranks at all, on CPUs and for one rank too. As an option, --multi_gpu would keep the user from
-    --use_fsdp and --use_deepspeed; here it gives way to them. Not in it: the mixed precision, which DeepSpeed refuses from here.
+    MULTI_GPU makes accelerate start ranks at all, on CPUs and for one rank too. As an option, --multi_gpu would rule out the user's
+    --use_fsdp and --use_deepspeed; here the setting gives way to them. Left out: the mixed precision, which DeepSpeed refuses from here.
     """
     values: dict[str, object] = {
         "compute_environment": "LOCAL_MACHINE",
@@ -130,7 +130,8 @@ def _lint(job: Job, reader: Reader, options: set[str]) -> None:
     if job.slots_differ:
         slots = ", ".join(str(node.slots) for node in job.nodes)
         reader.problem(
-            f"{reader.told(METHOD)} needs the same number of slots on every node, found {slots}: accelerate divides all processes evenly "
+            f"{reader.described(METHOD)} needs the same number of slots on every node, found {slots}: "
+            f"accelerate divides all processes evenly "
             "and drops the rest; method torchrun or spawn can"
         )
     torchrun.lint(job, reader, NAME, source, options)

@@ -49,12 +49,12 @@ _EFFECTS = {
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    by, given = reader.get(remote.BY), [*options.PARSER.parsed(reader.get(EXTRA))]
-    job = filters.narrowed(job, reader, given, EXTRA.name)
+    by, extra_options = reader.get(remote.BY), [*options.PARSER.parsed(reader.get(EXTRA))]
+    job = filters.narrowed(job, reader, extra_options, EXTRA.name)
     for path in options.PARSER.values(reader.get(EXTRA), HOSTFILE):
         remedy = "leave it out, or give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
         reader.problem(f"{EXTRA.name} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
-    extra = user_options.without(given, (*filters.OPTIONS, HOSTFILE))
+    extra = user_options.without(extra_options, (*filters.OPTIONS, HOSTFILE))
     if not job.is_idle:
         return _plan(job, reader, templates, by, extra)
     # As of node 0, so that it says what the others say, of itself and of what is wrong.
@@ -71,7 +71,7 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     contradictions.refuse(reader, EXTRA, extra, options.PARSER, NAME, [index] if by == remote.OWN_NODE else [])
     if by == remote.OWN_NODE or not job.has_peers:
         return _on_each_node(job, reader, templates, extra)
-    job = base.need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
+    job = base.need_hosts(job, reader, f"{NAME} with {reader.described(remote.BY)}")
     hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, by, hostfile, extra)
     process = _process(job, reader, argv, names, ByOpenMpi.NAME if by == remote.OPEN_MPI else OnNode0.NAME)
@@ -89,9 +89,9 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
     hostfile = _hostfile(job, reader, templates)
     rank_logs = outputs.folder if outputs and _RANK_LOGS not in names else ""
     argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, rank_logs)
-    told = user_options.before(argv, job.program.path)
-    if outputs and not options.PARSER.is_told(told, _RANK_LOGS, outputs.folder):  # or by the user's template
-        outputs, kept = None, outputs if _RANK_LOGS in options.PARSER.options(told) else None
+    own_words = user_options.before(argv, job.program.path)
+    if outputs and not options.PARSER.is_told(own_words, _RANK_LOGS, outputs.folder):  # or by the user's template
+        outputs, kept = None, outputs if _RANK_LOGS in options.PARSER.options(own_words) else None
     behaviour = Autotuning.NAME if tunes else Elastic.NAME if names & _WITHOUT_RANKS else NAME
     env = options.expanded(options.read_env_files(job, reader), reader.env)
     return base.planned(
@@ -144,20 +144,20 @@ def report(text: str, pid: int = 0) -> Failure | None:
     launch.py prints the exit status of a rank without its number: the command on that line is the command of the rank started last.
     Through pdsh each line begins with its host, and another line has the node's number.
     """
-    said, lost = [*re.finditer(_CODE, text)], re.search(remote.BY_PDSH, text)
+    reports, lost = [*re.finditer(_CODE, text)], re.search(remote.BY_PDSH, text)
     # Of several hosts or ranks the first counts; of one launch.py, one that a rank had started may have said so before it.
-    found = said[0 if said[0]["host"] or said[0]["rank"] else -1] if said else None
-    if lost and (not found or lost.start() < found.start()):
+    first = reports[0 if reports[0]["host"] or reports[0]["rank"] else -1] if reports else None
+    if lost and (not first or lost.start() < first.start()):
         return remote.of_node(lost, text, _node(text, f"{lost['host'] or lost['told']}: "))
-    if not found:
+    if not first:
         return remote.told_by_srun(text) or open_mpi.report(text)
-    return base.failed_with(int(found["code"]), rank=int(found["rank"]) if found["rank"] else None, node=_node(text, found["host"]))
+    return base.failed_with(int(first["code"]), rank=int(first["rank"]) if first["rank"] else None, node=_node(text, first["host"]))
 
 
 def _node(tail: str, host: str | None) -> int | None:
     """host: as it stands before each of its lines."""
-    found = re.search(rf"^{re.escape(host)}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE) if host else None
-    return int(found[1]) if found else None
+    match = re.search(rf"^{re.escape(host)}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE) if host else None
+    return int(match[1]) if match else None
 
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
@@ -191,12 +191,12 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
 
 
 def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
-    given, source = options.PARSER.options(extra), reader.source(EXTRA)
+    names, source = options.PARSER.options(extra), reader.source(EXTRA)
     if job.has_peers:
-        contradictions.warn_of_meeting(reader, source, given, "--master_addr", "--master_port", "--no_ssh")
-    for name in (name for name in _EFFECTS if name in given):
+        contradictions.warn_of_meeting(reader, source, names, "--master_addr", "--master_port", "--no_ssh")
+    for name in (name for name in _EFFECTS if name in names):
         reader.warn(f"{source} has {name}: DeepSpeed {_EFFECTS[name]}")
-    if job.has_peers and "--autotuning" in given and by != remote.PDSH:
+    if job.has_peers and "--autotuning" in names and by != remote.PDSH:
         reader.problem(
             f"{source} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
             f"set {remote.BY.name}={remote.PDSH}, by which DeepSpeed reaches them then"
@@ -220,14 +220,14 @@ def _visible(job: Job, reader: Reader) -> tuple[str, str]:
     launch.py would set the variable to the slots from 0. With a list or a number of devices, DeepSpeed ignores the variable.
     """
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
-    given = reader.env.get(name, "").strip()
-    return name, "" if job.accelerator == "cpu" or given == _slots(job) or any(map(reader.given, filters.VARIABLES)) else given
+    visible = reader.env.get(name, "").strip()
+    return name, "" if job.accelerator == "cpu" or visible == _slots(job) or any(map(reader.is_set, filters.VARIABLES)) else visible
 
 
 def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
     """Return the device numbers that a variable chooses on one node, for DeepSpeed, which knows devices by number alone."""
-    _, given = _visible(job, reader)
-    devices = tuple(word.strip() for word in given.split(","))[: job.node.slots]
+    _, visible = _visible(job, reader)
+    devices = tuple(word.strip() for word in visible.split(","))[: job.node.slots]
     numbered = all(re.fullmatch("[0-9]+", device) for device in devices)
     return devices if not job.has_peers and numbered and len(set(devices)) == job.node.slots else ()
 
@@ -240,8 +240,8 @@ def _dashes(job: Job, by: str) -> tuple[str, ...]:
 
 
 class Deepspeed(RanksFirst):
-    """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others. launch.py signals ranks one after the other, and within a
-    second once more those that were signalled already: it is held where its ranks have files of their own."""
+    """Processes: runner, launch.py, ranks. SIGTERM kills the runner and leaves the rest. launch.py signals ranks one after the
+    other, and within a second signals the same ranks once more: launch.py is held if its ranks have files of their own."""
 
     NAME = NAME
     VARIABLES = (base.MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, options.ENV_FILE, *ssh.VARIABLES)

@@ -39,7 +39,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
     if not reader.get(variables.RANKSIDE):
         reader.warn(
-            f"{reader.told(variables.RANKSIDE)}: jax.distributed.initialize() needs the arguments num_processes and process_id then, "
+            f"{reader.described(variables.RANKSIDE)}: jax.distributed.initialize() needs the arguments num_processes and process_id then, "
             "which JAX_NUM_PROCESSES and JAX_PROCESS_ID have"
         )
     argv = templates.command("jax/command.j2", job=job)

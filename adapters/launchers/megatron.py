@@ -47,25 +47,25 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     script = own_script(job, reader)
     if script:
         layout, env = _of_script(script, job, reader)
-        found = once(job, reader, templates, NAME, "plain/command.j2", script)
+        planned = once(job, reader, templates, NAME, "plain/command.j2", script)
     else:
         layout, env = _layout(job, reader)
-        found = torchrun.plan_by(_with_flags(job, reader), reader, templates, "megatron/command.j2")
-    processes = tuple(replace(process, env={**process.env, **env}) for process in found.processes)
-    return replace(found, method=NAME, processes=processes, layout=layout)
+        planned = torchrun.plan_by(_with_flags(job, reader), reader, templates, "megatron/command.j2")
+    processes = tuple(replace(process, env={**process.env, **env}) for process in planned.processes)
+    return replace(planned, method=NAME, processes=processes, layout=layout)
 
 
 def _of_script(script: Script, job: Job, reader: Reader) -> tuple[Layout | None, dict[str, str]]:
-    """Return the layout of one of Megatron's own scripts, which start the ranks themselves, where it is known, and the variables for it."""
+    """Return the layout, if known, of one of Megatron's own scripts, and its variables. Such scripts start the ranks themselves."""
     args = script.starts[0].words
     unknown = _unknown(script, job)
     if unknown:
         reader.warn(f"{script.path}: its layout is not checked: {unknown}")
         return None, {}
     for variable, flag in FLAGS.items():
-        if reader.given(variable) and not AS_WRITTEN.values(args, flag):
+        if reader.is_set(variable) and not AS_WRITTEN.values(args, flag):
             reader.record(variable)
-            reader.problem(f"{reader.told(variable)}, and {script.path}, which starts its ranks itself, has no {flag}: write it there")
+            reader.problem(f"{reader.described(variable)}, and {script.path}, which starts its ranks itself, has no {flag}: write it there")
     return _layout(replace(job, program=replace(job.program, args=args)), reader)
 
 
@@ -90,9 +90,9 @@ def _may_hide_layout(previous: str, word: str) -> bool:
 
 
 def _with_flags(job: Job, reader: Reader) -> Job:
-    """The sizes that were given and that the program is not told yet; before a -- of its own, after which nothing is a flag."""
+    """Return the job with flags for sizes set but missing in its program's arguments; before its own --, as flags end there."""
     options = _options(job)
-    missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.given(variable) and not AS_WRITTEN.values(options, flag)]
+    missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.is_set(variable) and not AS_WRITTEN.values(options, flag)]
     flags = tuple(word for variable, flag in missing for word in (flag, str(reader.get(variable))))
     return replace(job, program=replace(job.program, args=(*options, *flags, *job.program.args[len(options) :])))
 
@@ -102,8 +102,9 @@ def _options(job: Job) -> tuple[str, ...]:
 
 
 def _layout(job: Job, reader: Reader) -> tuple[Layout, dict[str, str]]:
-    """Return the layout that is asked for, by our variables or by the program's own arguments, which must not contradict each other,
-    checked, and the variables for it."""
+    """Return the requested layout, checked, and its variables. Our variables or the program's own arguments request a layout, and must
+    not
+    contradict each other."""
     args = _options(job)
     tp, pp, cp, ep = (_size(args, variable, flag, reader) for variable, flag in FLAGS.items())
     etp = _own(args, EXPERT_TP_FLAG, reader) or 0
@@ -117,8 +118,8 @@ def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Rea
     own = _own(args, flag, reader)
     if own is None:
         return asked
-    if reader.given(variable) and own != asked:
-        reader.problem(f"{reader.told(variable)} contradicts the program's own {flag} {own}: remove one of them")
+    if reader.is_set(variable) and own != asked:
+        reader.problem(f"{reader.described(variable)} contradicts the program's own {flag} {own}: remove one of them")
     reader.note(variable, str(own), f"program's {flag}")
     return own
 
@@ -136,10 +137,10 @@ def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
 
 
 def _check(job: Job, layout: Layout, reader: Reader) -> None:
-    told = ", ".join(map(reader.told, FLAGS))
+    described = ", ".join(map(reader.described, FLAGS))
     problems = tuple(layout.problems())
     for problem in problems:
-        reader.problem(f"{problem}: change {told}, or the number of ranks")
+        reader.problem(f"{problem}: change {described}, or the number of ranks")
     for problem in () if problems else megatron_args.problems(_options(job), layout):
         reader.problem(f"the program's {problem}")
     # Tensor parallelism counts fastest in both orders: its groups are neighbours, from 0 on.
@@ -148,14 +149,14 @@ def _check(job: Job, layout: Layout, reader: Reader) -> None:
         first = split.first_rank // layout.tp * layout.tp
         slots = ", ".join(map(str, sorted({node.slots for node in job.nodes})))
         reader.warn(
-            f"{reader.told(TP)}: ranks {first} to {first + layout.tp - 1} share each layer and are spread over nodes (rank "
+            f"{reader.described(TP)}: ranks {first} to {first + layout.tp - 1} share each layer and are spread over nodes (rank "
             f"{split.first_rank} is the first of node {split.index}), so all of its traffic goes over the network between them; a "
             f"size that divides the slots of every node ({slots}) keeps it inside"
         )
 
 
 def _environment(job: Job, layout: Layout, reader: Reader) -> dict[str, str]:
-    if reader.given(CONNECTIONS):
+    if reader.is_set(CONNECTIONS):
         reader.record(CONNECTIONS)
         return {}
     shared = layout.tp > 1 or layout.cp > 1

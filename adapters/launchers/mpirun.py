@@ -77,9 +77,9 @@ def _refuse_template(job: Job, reader: Reader, templates: Templates, argv: tuple
     begin = next((i for i, word in enumerate(argv) if re.search(r"(^|/)(mpirun|mpiexec|orterun|prterun)(\.openmpi)?$", word)), 0)
     own = user_options.before(argv[begin + 1 :], job.program.path)
     numbers = (user_options.AS_WRITTEN.values(own, name) for name in ("-np", "--np"))
-    told = count.others(open_mpi.OPTIONS.values(own[:2], "-np")) or count.others(itertools.chain(*numbers))
-    if told and ":" not in argv and not reader.get(FEWER_RANKS) and not open_mpi.OPTIONS.values(reader.get(EXTRA), "-np"):
-        what = f"{templates.source(argv)} has -np {told[-1]}"
+    other_counts = count.others(open_mpi.OPTIONS.values(own[:2], "-np")) or count.others(itertools.chain(*numbers))
+    if other_counts and ":" not in argv and not reader.get(FEWER_RANKS) and not open_mpi.OPTIONS.values(reader.get(EXTRA), "-np"):
+        what = f"{templates.source(argv)} has -np {other_counts[-1]}"
         reader.problem(f"{count.contradiction(what)}; {FEWER_RANKS.name}=true lets it be")
 
 
@@ -88,8 +88,8 @@ def _with_slots(job: Job, reader: Reader) -> Job:
     slots = reader.get(MPI_SLOTS)
     if not slots:
         return job
-    told = spread(reader, MPI_SLOTS, slots, len(job.nodes))
-    counts = [max(1, n) if node.slots else 0 for n, node in zip(told, job.nodes)]
+    per_node = spread(reader, MPI_SLOTS, slots, len(job.nodes))
+    counts = [max(1, n) if node.slots else 0 for n, node in zip(per_node, job.nodes)]
     return replace(job, nodes=make_nodes([node.host for node in job.nodes], counts))
 
 
@@ -118,7 +118,7 @@ def _installed(job: Job, reader: Reader) -> tuple[str, str]:
     """Return the path of the mpirun that is started, "" if it is not seen, and its main version. One beside the user's interpreter comes
     first. By its full path, Open MPI looks for its daemon there, on every node."""
     path = which(NAME, base.common_env(job, reader).get("PATH", reader.env.get("PATH", "")), reader.files) or ""
-    if reader.given(VERSION):
+    if reader.is_set(VERSION):
         return path, reader.get(VERSION)
     version = "5" if path and reader.files.exists(join(folder_of(path), "prterun")) else "4"
     reader.note(VERSION, version, "files" if path else "default")
@@ -131,8 +131,9 @@ def _played(job: Job) -> bool:
 
 
 def _btl(job: Job, reader: Reader, mpirun: str, version: str) -> str:
-    """Ways between ranks that Open MPI must not take. Those of two nodes with one host name would take each other's shared memory for
-    their own, and crash. What the installation excludes stays out: to look for libfabric's devices takes seconds."""
+    """Return the ways between ranks forbidden to Open MPI. Ranks of two nodes with one host name would take each other's
+    shared memory for their own, and crash. The installation's exclusions stay: a look for libfabric's devices takes
+    seconds."""
     shared_memory = {"4": "vader", "5": "sm"}[version]
     excluded = ("openib", *open_mpi.excluded(reader.files, mpirun), *([shared_memory] if _played(job) else []))
     return "^" + ",".join(dict.fromkeys(excluded))
@@ -145,7 +146,7 @@ def _settings(job: Job, reader: Reader) -> dict[str, str]:
     if cpus and max(node.slots for node in job.nodes) > cpus:
         # By the hostfile it takes every slot for a processor, and waits in busy loops.
         made["OMPI_MCA_mpi_yield_when_idle"] = "1"
-    asked = reader.given(INTERFACES) or reader.given(INTERFACE)
+    asked = reader.is_set(INTERFACES) or reader.is_set(INTERFACE)
     names = "lo" if _played(job) else ",".join(_interfaces(reader)) if asked else ""
     if names:
         made.update(OMPI_MCA_btl_tcp_if_include=names, OMPI_MCA_oob_tcp_if_include=names)
@@ -164,7 +165,7 @@ def _added(job: Job, reader: Reader) -> dict[str, str]:
 
 def _interfaces(reader: Reader) -> list[str]:
     """Return the wanted interfaces that exist, as far as that can be seen: another name would end every rank."""
-    of_all = reader.given(INTERFACE) and not reader.given(INTERFACES)
+    of_all = reader.is_set(INTERFACE) and not reader.is_set(INTERFACES)
     wanted, there = (reader.get(INTERFACE),) if of_all else reader.get(INTERFACES), reader.files.names("/sys/class/net")
     return [name for name in wanted if not there or name in there]
 
@@ -177,7 +178,7 @@ def _hosts(job: Job, reader: Reader) -> list[tuple[str, int]]:
 
 
 class Mpirun(FromNode0):
-    """Open MPI's mpirun. It gives its ranks one second after a stop request; those that ranklaunch signals have the grace."""
+    """Open MPI's mpirun. Its ranks get one second after a stop request; ranks signalled by ranklaunch have the grace."""
 
     NAME = NAME
     VARIABLES = (base.MASTER_PORT, EXTRA, INTERFACES, VERSION, MPI_SLOTS, *ssh.VARIABLES)

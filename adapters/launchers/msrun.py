@@ -88,7 +88,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
     _lint(job, reader, extra)
     table, files, table_waits = _table(job, reader)
-    master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
+    master = reader.get(SCHEDULER) if reader.is_set(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
     ranks = bool(job.node.slots)
     counts = (
@@ -123,10 +123,10 @@ def _msrun(job: Job, reader: Reader, templates: Templates, host: str, log_dir: s
     return base.launcher_process(job, reader, NAME, argv, behaviour=NAME)
 
 
-def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
+def _writes_into(log_dir: str, words: Sequence[str]) -> bool:
     """Return True if msrun's options have it write the files of ranks there."""
-    there = OPTIONS.is_told(told, "--log_dir", log_dir)
-    return there and "--worker_log_name" not in OPTIONS.options(told)
+    there = OPTIONS.is_told(words, "--log_dir", log_dir)
+    return there and "--worker_log_name" not in OPTIONS.options(words)
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
@@ -134,8 +134,8 @@ def report(text: str, pid: int = 0) -> Failure | None:
 
     msrun itself always exits with 1. The error has the pid and the exit code, and no rank. Seen with MindSpore 2.10.
     """
-    found = re.search(_FAILURE, text)
-    return base.failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
+    match = re.search(_FAILURE, text)
+    return base.failed_with(int(match["code"]), pid=int(match["pid"])) if match else None
 
 
 # A node 0 without ranks
@@ -158,7 +158,8 @@ def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
 
 
 def _scheduler(job: Job, reader: Reader, templates: Templates, host: str) -> Process:
-    """The program, which stays in init() until all ranks have left. With the variables that msrun gives it, by its source in 2.10."""
+    """Return the program's process as scheduler. It stays in init() until all ranks have left. Its variables are msrun's, by the source
+    in 2.10."""
     env = {
         "MS_ROLE": "MS_SCHED",
         "MS_SCHED_HOST": host,
@@ -174,10 +175,10 @@ def _scheduler(job: Job, reader: Reader, templates: Templates, host: str) -> Pro
 
 def _log_dir(job: Job, reader: Reader) -> str:
     """msrun empties files of its names, so that no two attempts may have one folder."""
-    given = reader.get(LOGS)
-    if not given:
+    user_folder = reader.get(LOGS)
+    if not user_folder:
         return base.in_attempt(job, NAME)
-    folder = reader.absolute(given)
+    folder = reader.absolute(user_folder)
     return folders.restart(folder if job.attempt == 1 else folders.attempt(folder, job.attempt), job.restart)
 
 
@@ -189,7 +190,7 @@ def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> Ran
     """
     ranks = base.rank_outputs(job, reader, templates, folder, OWN_LOGS)
     scheduler = RankLog("scheduler", None, base.in_attempt(job, "scheduler.log"), "[scheduler] ")
-    return replace(ranks, logs=(*ranks.logs, scheduler)) if job.node_index == 0 or reader.given(SCHEDULER) else ranks
+    return replace(ranks, logs=(*ranks.logs, scheduler)) if job.node_index == 0 or reader.is_set(SCHEDULER) else ranks
 
 
 def _interpreter(job: Job, reader: Reader) -> tuple[str, ...]:
@@ -204,7 +205,7 @@ def _interpreter(job: Job, reader: Reader) -> tuple[str, ...]:
 
 def _beside(job: Job, reader: Reader) -> str:
     """The python or python3 beside an interpreter of another name: its folder comes first on PATH."""
-    asked = reader.told(PYTHON)
+    asked = reader.described(PYTHON)
     for name in ("python", "python3"):
         path = join(folder_of(job.python), name)
         if reader.files.exists(reader.absolute(path)):
@@ -223,7 +224,7 @@ def _beside(job: Job, reader: Reader) -> str:
 def _table(job: Job, reader: Reader) -> tuple[str, tuple[File, ...], tuple[Wait, ...]]:
     """Return the path of the rank table for msrun ("" for none), the files to write for it, and the waits for it."""
     if not job.node.slots:  # it has no place in one, and tells what the others compare
-        reader.get(OWN_TABLE if reader.given(OWN_TABLE) else TABLE_WANTED)
+        reader.get(OWN_TABLE if reader.is_set(OWN_TABLE) else TABLE_WANTED)
         return "", (), ()
     job = _with_ranks(job)
     path, source = _table_path(job, reader)
@@ -244,9 +245,9 @@ def _table(job: Job, reader: Reader) -> tuple[str, tuple[File, ...], tuple[Wait,
 
 def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
     """Return the path of the rank table, and the setting that asks for it; two empty texts without a table."""
-    if reader.given(OWN_TABLE):
+    if reader.is_set(OWN_TABLE):
         path = reader.absolute(rank_table_file(reader.get(OWN_TABLE), reader.files))
-        return path, reader.told(OWN_TABLE)
+        return path, reader.described(OWN_TABLE)
     if reader.get(TABLE_WANTED) != "true":
         return "", ""
     if not job.rank_table:
@@ -265,10 +266,10 @@ def _check_table(job: Job, reader: Reader, table: ranktable.RankTable, index: in
     if index != job.node_index:
         reader.problem(f"{what} has this container as number {index} of its servers, but it is node {job.node_index}: expected the same")
     expected = [tuple(node.ranks) for node in job.nodes]
-    found = [tuple(server.ranks) for server in table.servers]
-    if found != expected:
+    listed = [tuple(server.ranks) for server in table.servers]
+    if listed != expected:
         reader.problem(
-            f"{what} has ranks {_spans(found)} on its servers, but msrun numbers them {_spans(expected)}, by node and slot: "
+            f"{what} has ranks {_spans(listed)} on its servers, but msrun numbers them {_spans(expected)}, by node and slot: "
             "expected the same; --method ranktable follows the table"
         )
 
@@ -300,16 +301,16 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         )
     if job.has_peers and re.fullmatch(_LOOPBACK, job.master):
         reader.problem(
-            f"{reader.told(HOSTS)}: node 0 is {job.master}, which every machine takes for itself, so that each msrun would start a "
+            f"{reader.described(HOSTS)}: node 0 is {job.master}, which every machine takes for itself, so that each msrun would start a "
             "scheduler: expected an address that is node 0's alone; --method spawn or torchrun runs several nodes on one machine"
         )
-    if reader.given(WORKER_NUM) and reader.get(WORKER_NUM) != job.world_size:
+    if reader.is_set(WORKER_NUM) and reader.get(WORKER_NUM) != job.world_size:
         reader.problem(
-            f"{reader.told(WORKER_NUM)} contradicts the job, which has {job.world_size} ranks on {len(job.nodes)} "
+            f"{reader.described(WORKER_NUM)} contradicts the job, which has {job.world_size} ranks on {len(job.nodes)} "
             f"node{'s' if job.has_peers else ''}: unset it"
         )
-    given = OPTIONS.options(extra)
-    for name in (name for name in _EFFECTS if name in given):
+    options = OPTIONS.options(extra)
+    for name in (name for name in _EFFECTS if name in options):
         reader.warn(f"{reader.source(EXTRA)} has its own {name}{_EFFECTS[name]}")
 
 

@@ -15,7 +15,7 @@ class Plain(Launcher):
 
     @staticmethod
     def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-        found = once(job, reader, templates, Plain.NAME, "plain/command.j2", own_script(job, reader))
+        result = once(job, reader, templates, Plain.NAME, "plain/command.j2", own_script(job, reader))
         if reader.by_user(MASTER_PORT) and not reader.ledger.reading(MASTER_PORT.value):
             reader.warn(f"{reader.candidates(MASTER_PORT)[0].quoted} has no effect with method plain")
-        return found
+        return result

@@ -36,7 +36,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     argv = templates.command("pytorch/command.j2", job=job, appended=_appended(job, reader, file))
     process = without_slurm_tasks(base.launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader)
     if file and job.has_peers and not reader.get(MUSTER):
-        reader.problem(f"{reader.told(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
+        reader.problem(f"{reader.described(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
     waits = () if file else base.master_waits(job, reader)
     prepare = (_fresh(job, reader, file),) if file and not job.node_index else ()
     return base.planned(
@@ -68,22 +68,22 @@ def _fresh(job: Job, reader: Reader, path: str) -> Process:
 def _appended(job: Job, reader: Reader, file: str) -> tuple[str, ...]:
     """The rendezvous as arguments, less those that the user already gives: older guides had people pass rank and world_size."""
     host = base.address(base.meeting_host(job, reader))
-    told = {"--init_method": f"file://{file}" if file else f"tcp://{host}:{reader.get(MASTER_PORT)}"}
+    arguments = {"--init_method": f"file://{file}" if file else f"tcp://{host}:{reader.get(MASTER_PORT)}"}
     if job.has_peers:
-        told.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
-    return tuple(itertools.chain.from_iterable(base.not_own(job, reader, told).items()))
+        arguments.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
+    return tuple(itertools.chain.from_iterable(base.not_own(job, reader, arguments).items()))
 
 
 def _uneven(job: Job, reader: Reader) -> dict[str, str]:
     """Return variables for nodes with different slots: no program can compute these from the number of nodes and its own processes."""
     if not job.slots_differ:
         return {}
-    told = {"RANKLAUNCH_FIRST_RANK": str(job.node.first_rank), "RANKLAUNCH_WORLD_SIZE": str(job.world_size)}
+    env = {"RANKLAUNCH_FIRST_RANK": str(job.node.first_rank), "RANKLAUNCH_WORLD_SIZE": str(job.world_size)}
     reader.warn(
         f"slots differ, and --rank and --world_size count nodes: a program that multiplies them by its own processes is wrong; "
-        f"its first rank and the world size are in {' and '.join(told)}"
+        f"its first rank and the world size are in {' and '.join(env)}"
     )
-    return told
+    return env
 
 
 class Pytorch(Launcher):

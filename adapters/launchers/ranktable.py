@@ -54,7 +54,7 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
         "RANK_ID": str(rank),
         "RANK_SIZE": str(job.world_size),
     }
-    if job.accelerator == "npu" and not reader.given(PROCESS_LOG_PATH):  # or all ranks' logs are in one folder of the home
+    if job.accelerator == "npu" and not reader.is_set(PROCESS_LOG_PATH):  # or all ranks' logs are in one folder of the home
         env["ASCEND_PROCESS_LOG_PATH"] = in_attempt(job, f"ascend/rank_{rank}")
     process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
     if job.platform == "modelarts":  # which collects the log of each device under a name of its own

@@ -73,8 +73,8 @@ class _Meeting:
 
     def step(self) -> Process:
         """Return the step that finds a free port and makes a token. Those of node 0 count."""
-        job, given = self._job, str(self._reader.get(MASTER_PORT))
-        argv = (job.python, OFFER_STEP, self.offer, given, *((self.folder,) if job.node_index == 0 else ()))
+        job, user_port = self._job, str(self._reader.get(MASTER_PORT))
+        argv = (job.python, OFFER_STEP, self.offer, user_port, *((self.folder,) if job.node_index == 0 else ()))
         env = base.common_env(job, self._reader)
         return Process("ray offer", argv, log=base.in_attempt(job, "ray_offer.log"), env=env, tag="[ray offer] ")
 
@@ -126,8 +126,8 @@ class _Meeting:
 
 def _folder(job: Job, reader: Reader) -> str:
     """Return a folder with a short path, for the sockets in it. Each round of each job on a host has one of its own."""
-    told = f"{job.name} {job.log_dir} {job.attempt} {job.restart} {job.node_index}"
-    name = f"rl-ray-{hashlib.sha256(told.encode(errors='surrogateescape')).hexdigest()[:10]}"
+    round_id = f"{job.name} {job.log_dir} {job.attempt} {job.restart} {job.node_index}"
+    name = f"rl-ray-{hashlib.sha256(round_id.encode(errors='surrogateescape')).hexdigest()[:10]}"
     return join(reader.absolute(reader.get(variables.RUN_DIR)), name)
 
 

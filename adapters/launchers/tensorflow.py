@@ -54,30 +54,30 @@ def _nodes(job: Job, port: int) -> tuple[Node, ...]:
 
 
 def _service(job: Job, process: Process) -> Process:
-    """A ps: server.join() never returns, but a program may have another way to serve. What workers save when they are told to end is on
-    it."""
+    """Return a ps: server.join() never returns, but a program may have another way to serve. Data saved by workers at a stop request
+    is on the ps."""
     name, log = job.node.name, base.in_attempt(job, f"ps_{job.node.task_index}.log")
     return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True, outlasts=True)
 
 
 def _cluster(job: Job) -> dict[str, list[str]]:
     """host:port of all, by task: ps first, as in the platform's own order of arguments."""
-    found: dict[str, list[str]] = {PS: [], WORKER: []}
+    cluster: dict[str, list[str]] = {PS: [], WORKER: []}
     for node in job.nodes:
-        found[node.task].append(f"{base.address(node.host)}:{node.port}")
-    return {task: hosts for task, hosts in found.items() if hosts}
+        cluster[node.task].append(f"{base.address(node.host)}:{node.port}")
+    return {task: hosts for task, hosts in cluster.items() if hosts}
 
 
 def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     """The cluster as arguments, less those that the user already gives."""
     if not job.has_peers:
         return ()
-    told = {
+    arguments = {
         "--task_index": str(job.node.task_index),
         **{f"--{task}_hosts": ",".join(hosts) for task, hosts in _cluster(job).items()},
         "--job_name": job.node.task,
     }
-    words = tuple(f"{name}={value}" for name, value in base.not_own(job, reader, told).items())
+    words = tuple(f"{name}={value}" for name, value in base.not_own(job, reader, arguments).items())
     for word in words:
         if len(word) > LONGEST:
             reader.problem(

@@ -107,17 +107,17 @@ def plan_by(job: Job, reader: Reader, templates: Templates, template: str) -> Pl
     shown = with_dollars_doubled(job)
     values = {"node_rank": node_rank, "master_addr": master, "master_port": reader.get(MASTER_PORT), "extra": extra}
     argv = templates.command(template, job=shown, **values)
-    told = (*user_options.long(user_options.before(argv, shown.program.path)), *extra)
-    options = OPTIONS.options(told)
+    own_words = (*user_options.long(user_options.before(argv, shown.program.path)), *extra)
+    options = OPTIONS.options(own_words)
     if job.place and _VIRTUAL in options:  # LOCAL_RANK is 0 then: place_rank gets the rank's number from torch's macro
         program = replace(shown.program, args=(_LOCAL_RANK, *shown.program.args))
         argv = templates.command(template, job=replace(shown, program=program), **values)
     argv = script_or_module(job, reader, templates, argv, (NAME,), MODULE)
-    outputs = rank_outputs(job, reader, templates, NAME, told)
+    outputs = rank_outputs(job, reader, templates, NAME, own_words)
     env = {"TORCHELASTIC_ERROR_FILE": in_attempt(job, "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
-    return plan_of(job, reader, NAME, argv, env, told, options, outputs, master)
+    return plan_of(job, reader, NAME, argv, env, own_words, options, outputs, master)
 
 
 def plan_of(
@@ -126,7 +126,7 @@ def plan_of(
     name: str,
     argv: tuple[str, ...],
     env: dict[str, str],
-    told: Sequence[str],
+    own_words: Sequence[str],
     options: set[str],
     outputs: RankOutputs | None,
     master: str = "",
@@ -137,7 +137,7 @@ def plan_of(
     process = launcher_process(job, reader, name, argv, env, Restarting.NAME if "--max_restarts" in options else NAME)
     waits = master_waits(job, reader, master)
     process = replace(process, env={**process.env, **_shutdown(job, reader, options)})
-    kept = None if outputs else _kept_outputs(job, told)
+    kept = None if outputs else _kept_outputs(job, own_words)
     return planned(job, reader, name, (process,), files=files, waits=waits, outputs=outputs, kept=kept)
 
 
@@ -153,10 +153,11 @@ def with_dollars_doubled(job: Job) -> Job:
 
 
 def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
-    """Return the variable that gives ranks the whole grace after a stop, and not what torch leaves them. A torch that does not know it is
-    halted in time. Where no torch is seen, as where another machine plans, nothing is known of it."""
+    """Return the variable that gives ranks the whole grace after a stop, instead of torch's own short time. A torch without this variable
+    is
+    halted in time. Without a visible torch, as in a plan on another machine, nothing is known about the variable."""
     torch = facts.source(_KNOWS_SHUTDOWN, job, reader.files, reader.env, reader.cwd)
-    name, grace_s, grace = SHUTDOWN.name, base.limits(reader).grace_s, reader.told(GRACE_S)
+    name, grace_s, grace = SHUTDOWN.name, base.limits(reader).grace_s, reader.described(GRACE_S)
     is_long = grace_s > HELD_AFTER_S
     if is_long and "--max_restarts" in options:
         reader.warn(f"{grace}: with --max_restarts, torch kills ranks {KILLS_AFTER_S} s after a failure of another")
@@ -169,10 +170,10 @@ def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
                 "then needs its store, as for a new group, waits until it is killed"
             )
         return {}
-    if reader.given(SHUTDOWN):
+    if reader.is_set(SHUTDOWN):
         seconds = reader.get(SHUTDOWN)
         if seconds < grace_s:
-            reader.warn(f"{reader.told(SHUTDOWN)}: torch kills ranks so long after a stop, before {grace} is over")
+            reader.warn(f"{reader.described(SHUTDOWN)}: torch kills ranks so long after a stop, before {grace} is over")
     else:
         seconds = math.ceil(grace_s) + 5
         reader.note(SHUTDOWN, str(seconds), "the grace, rounded up, and 5 more")
@@ -180,31 +181,33 @@ def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
-    """torchrun always exits with 1; ranks and codes are in the summary that its exception carries, whether the script has @record
-    or not: failures first, then the root cause. Read as torch 1.11 to 2.13 print it. Where it was ended before its summary, what it wrote
-    when the rank had failed tells no global rank; else, that it was told to end itself, and has told its ranks."""
+    """Return the failed rank of torchrun's summary. torchrun always exits with 1; ranks and codes are in the summary of its exception,
+    with
+    or without @record: failures first, then the root cause. Form: torch 1.11 to 2.13. Ended before its summary, torchrun names no global
+    rank, or only reports that it was signalled and has signalled its ranks."""
     last, own = _last_of(text, pid)
     if last and last["signal"]:
         return failed_with(-int(last["signal"]), pid=int(last["signalled"]))
-    others, found, root = own.rpartition("Root Cause (first observed failure):")
-    if found:
+    others, separator, root = own.rpartition("Root Cause (first observed failure):")
+    if separator:
         return _summary(others, root)
     return failed_with(int(last["code"]), pid=int(last["pid"])) if last else None
 
 
 def _last_of(tail: str, pid: int) -> tuple[re.Match[str] | None, str]:
-    """The last that this torchrun says of a failure, or of its own end, with what stands from there on up to what another one says."""
-    said = [*re.finditer(_LAST_WORD, tail)]
-    own = [number for number, each in enumerate(said) if not pid or (each["signalled"] or each["agent"]) in (None, str(pid))]
+    """Return this torchrun's last report of a failure, or of its own end, with the output from there up to the next report of another
+    torchrun."""
+    match = [*re.finditer(_LAST_WORD, tail)]
+    own = [number for number, each in enumerate(match) if not pid or (each["signalled"] or each["agent"]) in (None, str(pid))]
     if not own:
-        return None, "" if said else tail  # with its beginning, what says whose a summary is may be missing
-    last, *later = said[own[-1] :]
+        return None, "" if match else tail  # with its beginning, what says whose a summary is may be missing
+    last, *later = match[own[-1] :]
     return last, tail[last.start() : later[0].start() if later else len(tail)]
 
 
 def _summary(others: str, root: str) -> Failure | None:
-    found = re.findall(_FAILURE, root) + re.findall(_FAILURE, others.rpartition("Failures:")[2])
-    failures = [(int(rank), int(code), int(pid)) for rank, code, pid in found]
+    rows = re.findall(_FAILURE, root) + re.findall(_FAILURE, others.rpartition("Failures:")[2])
+    failures = [(int(rank), int(code), int(pid)) for rank, code, pid in rows]
     if not failures:
         return None
     # Its clock ticks in seconds, so that the root may be a rank that torchrun itself has just ended with SIGTERM.
@@ -214,27 +217,29 @@ def _summary(others: str, root: str) -> Failure | None:
     return failed_with(code, rank, pid, victims=victims)
 
 
-def _keeps_order(job: Job, told: Sequence[str]) -> bool:
+def _keeps_order(job: Job, own_words: Sequence[str]) -> bool:
     """Return True if node I has the ranks that are planned for it: only the static rendezvous takes --node_rank."""
-    return not job.has_peers or OPTIONS.last(told, "--rdzv_backend") in ("", "static")
+    return not job.has_peers or OPTIONS.last(own_words, "--rdzv_backend") in ("", "static")
 
 
-def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str, told: Sequence[str]) -> RankOutputs | None:
-    """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them. They are called by local
-    rank, so that nodes whose logs are in one place need a folder each. None if the user redirects the ranks' output, or if a rendezvous
-    backend other than static numbers the nodes. told: words of torchrun's own, by whatever template."""
-    if OPTIONS.options(told).intersection(_OUTPUT) or not _keeps_order(job, told):
+def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str, own_words: Sequence[str]) -> RankOutputs | None:
+    """Return a file for each rank, so the lines of ranks stay apart; torchrun alone mixes them. Files are named by local rank, so nodes
+    with
+    a common log folder need a folder each. None if the user redirects the ranks' output, or if a rendezvous backend other than static
+    numbers the nodes. told: words of torchrun's own, by whatever template."""
+    if OPTIONS.options(own_words).intersection(_OUTPUT) or not _keeps_order(job, own_words):
         return None
     place = in_attempt(job, folder)
     place = folders.node(place, job.node_index) if job.has_peers else place
     return base.rank_outputs(job, reader, templates, place, OWN_LOGS, by_local_rank=True)
 
 
-def _kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
-    """Files that the user lets ranks write, by --redirects or --tee, wherever they are. Their tags are its own, of what it shows too."""
-    role = OPTIONS.last(told, "--role") or "default"
+def _kept_outputs(job: Job, own_words: Sequence[str]) -> RankOutputs | None:
+    """Return the files written by ranks for the user's --redirects or --tee, anywhere. Their tags are torchrun's own, also on shown
+    output."""
+    role = OPTIONS.last(own_words, "--role") or "default"
     logs = tuple(RankLog(str(i), rank, "", f"[{role}{i}]:") for i, rank in enumerate(job.node.ranks))
-    return RankOutputs("/", _KEPT_LOGS, logs) if _keeps_order(job, told) else None
+    return RankOutputs("/", _KEPT_LOGS, logs) if _keeps_order(job, own_words) else None
 
 
 def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
@@ -257,12 +262,12 @@ def _planned_place(job: Job, reader: Reader) -> tuple[int, int]:
     if not reader.get(ROUTE_PLAN) or count == 1:
         return by_platform
     owner = reader.elsewhere.get(RANK_AFTER_ACC.name, "")
-    if not reader.given(RANK_AFTER_ACC) and not owner:
+    if not reader.is_set(RANK_AFTER_ACC) and not owner:
         reader.warn("ROUTE_PLAN=true, but RANK_AFTER_ACC is not set: the platform's node order is used")
         return by_platform
     master = reader.get(MASTER_INDEX)
-    rank = reader.get(RANK_AFTER_ACC) if reader.given(RANK_AFTER_ACC) else _stand_in(job, reader, master, owner)
-    wrong = [(name, value) for name, value in ((RANK_AFTER_ACC, rank), (MASTER_INDEX, master)) if value >= count and reader.given(name)]
+    rank = reader.get(RANK_AFTER_ACC) if reader.is_set(RANK_AFTER_ACC) else _stand_in(job, reader, master, owner)
+    wrong = [(name, value) for name, value in ((RANK_AFTER_ACC, rank), (MASTER_INDEX, master)) if value >= count and reader.is_set(name)]
     for name, value in wrong:
         reader.problem(f"{name.name}={value}: expected 0 to {count - 1}, for {count} nodes")
     if wrong:
@@ -304,8 +309,8 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         backend = OPTIONS.last(extra, "--rdzv_backend")
         needed = backend == "c10d" and "--rdzv_endpoint" not in options
         hint = f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed" if needed else ""
-        told = f"{source} has --rdzv_backend={clipped(backend)}"
-        reader.warn(f"{told}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
+        described = f"{source} has --rdzv_backend={clipped(backend)}"
+        reader.warn(f"{described}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and job.has_peers:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
     _lint_number(job, reader, f"{source} has --nproc_per_node", OPTIONS.last(extra, "--nproc_per_node"))
@@ -356,8 +361,8 @@ class Torchrun(Launcher):
         return 330 if self.planned.job.has_peers else 30
 
     def stop(self, signals: Signals, child: Started, number: int) -> None:
-        """Signal the ranks alone. torch passes SIGTERM to the process groups of its ranks, so to workers that these still need: it is held
-        while ranks end at once, goes on to serve its store, and is held again before it kills them."""
+        """Signal the ranks alone. torch passes SIGTERM to the process groups of its ranks, so to workers still needed by these:
+        torchrun is held while ranks end at once, goes on to serve its store, and is held again before it kills them."""
         child.hold()
         signals.signal_ranks(child, number)
         signals.after(SETTLE_S, child.serve)

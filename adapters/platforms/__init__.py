@@ -59,7 +59,7 @@ PLATFORMS = Platforms(_shipped())
 
 def known(reader: Reader) -> Platforms:
     """Return the platforms that are shipped, behind those of the user's own file."""
-    if not reader.given(PLATFORM_FILE):
+    if not reader.is_set(PLATFORM_FILE):
         return PLATFORMS
     from ranklaunch.adapters.platforms.shared import user_rows  # few users have places of their own
 
@@ -86,7 +86,7 @@ def attempt_dir(reader: Reader) -> str:
 
 
 def _recognised(reader: Reader) -> Place:
-    """Return the one that was asked for, else the first that recognises the environment; for one that does not exist, local."""
+    """Return the requested platform, else the first to recognise the environment; local if the requested platform does not exist."""
     _named(reader)
     platforms, name = known(reader), _asked(reader) or detected(reader)
     return platforms[name if name in platforms else "local"]
@@ -94,7 +94,7 @@ def _recognised(reader: Reader) -> Place:
 
 def _named(reader: Reader) -> None:
     """Offer the hosts that a file or a command names."""
-    if any(map(reader.given, NAMING)):
+    if any(map(reader.is_set, NAMING)):
         from ranklaunch.adapters.platforms.shared import host_command  # most have none
 
         host_command.offer(reader)
@@ -115,7 +115,7 @@ def read(reader: Reader, program: Program) -> Job:
     platform = choose(reader)
     job = platform.read(reader, program)
     if per_rank(reader) and not job.among:
-        reader.problem(f"{reader.told(PER_RANK)}: platform {platform.NAME} says of no tasks here that each is a rank: leave it out")
+        reader.problem(f"{reader.described(PER_RANK)}: platform {platform.NAME} says of no tasks here that each is a rank: leave it out")
     return job
 
 

@@ -1,10 +1,11 @@
-"""Jobs of MindCluster's Ascend Operator (acjob): of PyTorch, MindSpore and TensorFlow, each with variables of its own for the same facts.
+"""Jobs of MindCluster's Ascend Operator (acjob): of PyTorch, MindSpore and TensorFlow, each with variables of its own for the same
+facts.
 
-Node 0 is behind a Service with an address of its own, which lets through only the ports that the leader's container declares. The other
+Node 0 is behind a Service with an address of its own, open only for the ports declared by the leader's container. The other
 pods have no names.
 
-Where a MindSpore job's Scheduler has no NPUs, the operator counts and numbers the Workers alone, and gives each pod a Worker's counts. The
-Scheduler is node 0 here all the same, one without ranks.
+If a MindSpore job's Scheduler has no NPUs, the operator counts and numbers the Workers alone, and gives each pod a Worker's counts.
+The Scheduler is node 0 here all the same, one without ranks.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class AscendOperator(Place):
         """
         listed = "," in reader.env.get("LOCAL_RANK", "")
         older = (names for names in FRAMEWORKS if _set(reader, names[:4]) == 4 and (listed or names != PYTORCH))
-        return reader.given(SIGNS) or any(not parse.is_loopback(reader.seen(names[3])) for names in older)
+        return reader.is_set(SIGNS) or any(not parse.is_loopback(reader.seen(names[3])) for names in older)
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
         rank, world, local, leader, _ = names = _framework(reader)
@@ -99,7 +100,7 @@ class AscendOperator(Place):
         apart = _is_apart(reader)
         if reader.get(world) and reader.get(local):
             yield _count(reader, world, local, apart)
-        elif not reader.given(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
+        elif not reader.is_set(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
             yield NODES, "no variable of a framework", "1"
         yield from _index_apart(reader, rank) if apart else copied(reader, NODE_INDEX, rank)
 
@@ -126,7 +127,7 @@ def _index_apart(reader: Reader, rank: Variable[int]) -> Iterator[Fact]:
     """Yield the index of this node in a job whose Scheduler, node 0, the operator has left out."""
     if _is_scheduler(reader):
         yield NODE_INDEX, MS_ROLE.name, 0
-    elif reader.given(rank):
+    elif reader.is_set(rank):
         yield NODE_INDEX, f"{rank.name} + 1", reader.get(rank) + 1
 
 
@@ -149,9 +150,9 @@ def _own_name(reader: Reader) -> str:
 def _count(reader: Reader, world: Variable[int], local: Variable[int], apart: bool) -> Fact:
     """Return the number of nodes: the job's processes by this node's. apart: the operator has left the Scheduler out."""
     processes, here = reader.get(world), reader.get(local)
-    if processes % here and not reader.given(NODES):
-        told = f"{reader.told(world)} is no multiple of {reader.told(local)}"
-        reader.problem(f"{told}: expected the same number of devices on every node")
+    if processes % here and not reader.is_set(NODES):
+        described = f"{reader.described(world)} is no multiple of {reader.described(local)}"
+        reader.problem(f"{described}: expected the same number of devices on every node")
     return NODES, f"{world.name} / {local.name}{' + 1' if apart else ''}", max(1, processes // here) + apart
 
 
@@ -166,16 +167,16 @@ def _look_for_scheduler(reader: Reader, names: Names) -> None:
         reader.offer(AS_WORKER, NPU_POD.name, False)
     elif reader.seen(MS_ROLE) == "MS_WORKER" and reader.seen(names[0]) == _number_of_worker(reader):
         reader.offer(AS_WORKER, names[0].name, False)
-    if _is_scheduler(reader) and reader.given(NPU_POD) and reader.get(AS_WORKER) != reader.get(NPU_POD):
-        reader.problem(f"{reader.told(AS_WORKER)} contradicts {reader.told(NPU_POD)}: unset it")
+    if _is_scheduler(reader) and reader.is_set(NPU_POD) and reader.get(AS_WORKER) != reader.get(NPU_POD):
+        reader.problem(f"{reader.described(AS_WORKER)} contradicts {reader.described(NPU_POD)}: unset it")
 
 
 def _number_of_worker(reader: Reader) -> str:
     """Return the number in the name of this pod, 0 if it has no such name. In a plan for another node, /etc/hosts has this pod's."""
     own = _own_name(reader)
     names = [*(kubernetes.names_here(reader) if own else []), *([] if reader.by_user(NODE_INDEX) else [own])]
-    found = [match for match in map(_POD.fullmatch, names) if match and match["type"] == "worker"]
-    return found[0]["index"] if found else "0"
+    workers = [match for match in map(_POD.fullmatch, names) if match and match["type"] == "worker"]
+    return workers[0]["index"] if workers else "0"
 
 
 def _is_apart(reader: Reader) -> bool:

@@ -29,14 +29,14 @@ class AwsBatch(Place):
     def facts(self, reader: Reader) -> Iterator[Fact]:
         index, main = reader.get(INDEX), reader.get(MAIN)
         own = 0 if index == main else index + 1 if index < main else index
-        if reader.given(INDEX):
+        if reader.is_set(INDEX):
             yield NODE_INDEX, INDEX.name if own == index else f"{INDEX.name} from the main node", own
-        if (not own or not reader.given(INDEX)) and _ADDRESS not in reader.env and not reader.given(HOSTS):
+        if (not own or not reader.is_set(INDEX)) and _ADDRESS not in reader.env and not reader.is_set(HOSTS):
             yield FIRST, "this node's own address", self_index.address(reader) or "localhost"
 
     def finished(self, reader: Reader, job: Job) -> Job:
         """Have the main node hand its address over: no variable there has it."""
-        is_main = reader.given(INDEX) and reader.get(INDEX) == reader.get(MAIN)
-        if not job.has_peers or not is_main or reader.given(HOSTS) or reader.given(MASTER_ADDR):
+        is_main = reader.is_set(INDEX) and reader.get(INDEX) == reader.get(MAIN)
+        if not job.has_peers or not is_main or reader.is_set(HOSTS) or reader.is_set(MASTER_ADDR):
             return job
         return replace(job, own_address=self_index.address(reader))

@@ -22,8 +22,8 @@ from ranklaunch.env.settings import NODE_INDEX, NODES
 def _config(value: str) -> tuple[tuple[str, ...], str]:
     """Return the hosts, and the name of the variable with the index of this node."""
     try:
-        found = json.loads(value)
-        return tuple(parse.host(str(host)) for host in found.get("host_list") or ()), str(found.get("rank") or "")
+        config = json.loads(value)
+        return tuple(parse.host(str(host)) for host in config.get("host_list") or ()), str(config.get("rank") or "")
     except (ValueError, TypeError, AttributeError, RecursionError):
         msg = 'expected JSON with a list of hosts, such as {"host_list": ["10.0.0.5", "10.0.0.6"]}'
         raise ValueError(msg) from None
@@ -85,4 +85,4 @@ class Azureml(Place):
 
 def _per_rank(reader: Reader) -> bool:
     """Return True if the user says that each of the processes stands before one rank."""
-    return base.per_rank(reader) and all(map(reader.given, (PROCESSES, LOCAL_PROCESS, RANK))) and _BY_TORCHRUN not in reader.env
+    return base.per_rank(reader) and all(map(reader.is_set, (PROCESSES, LOCAL_PROCESS, RANK))) and _BY_TORCHRUN not in reader.env

@@ -23,7 +23,7 @@ class Jobset(Place):
         pod = kubernetes.replicated(reader)
         if not pod:
             return
-        if pod.job == "launcher" and reader.files.exists(kubernetes.MPI_HOST_FILE) and not reader.given(HOSTS):
+        if pod.job == "launcher" and reader.files.exists(kubernetes.MPI_HOST_FILE) and not reader.is_set(HOSTS):
             reader.problem(
                 f"{kubernetes.told_name(reader)} is the launcher of a TrainJob with mlPolicy.mpi, whose nodes do not run ranklaunch: "
                 "expected a runtime without mlPolicy.mpi, whose nodes all do, such as ranklaunch-gpu-mpi of the chart ranklaunch-runtimes"

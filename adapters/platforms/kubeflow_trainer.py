@@ -48,12 +48,12 @@ class KubeflowTrainer(Place):
     def facts(self, reader: Reader) -> Iterator[Fact]:
         env = {name: value.strip() for name, value in reader.env.items()}
         least, colon, most = env.get("PET_NNODES", "").partition(":")
-        if colon and least != most and not reader.given(NODES):
+        if colon and least != most and not reader.is_set(NODES):
             elastic = "an elastic job, whose number of nodes may change"
             reader.problem(f"PET_NNODES={env['PET_NNODES']!r}: {elastic}: set {NODES.name} to the number of its pods")
         elif least:
             yield NODES, "PET_NNODES", least
-        nodes = reader.get(NODES) if reader.given(NODES) else number(least) or 1
+        nodes = reader.get(NODES) if reader.is_set(NODES) else number(least) or 1
         if nodes > 1:
             yield from copied(reader, MASTER_PORT, MASTER_PORT)
         yield from _slots(reader, env.get("PET_NPROC_PER_NODE", ""))
@@ -70,10 +70,10 @@ def _slots(reader: Reader, slots: str) -> Iterator[Fact]:
 
 def _pods(reader: Reader, master: str, nodes: int) -> Iterator[Fact]:
     """Yield the names of the pods by node 0's address, which is alike on every node, else by what only this pod is called."""
-    found, pod = re.fullmatch(_MASTER, master), kubernetes.replicated(reader)
-    if found:
-        stem = f"{found['job']}-node-0" if found["service"] else ""
-        return kubernetes.of_pods(reader, found["job"], stem, found["service"], nodes, "PET_MASTER_ADDR")
+    match, pod = re.fullmatch(_MASTER, master), kubernetes.replicated(reader)
+    if match:
+        stem = f"{match['job']}-node-0" if match["service"] else ""
+        return kubernetes.of_pods(reader, match["job"], stem, match["service"], nodes, "PET_MASTER_ADDR")
     if pod:
         return kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, nodes)
     return kubernetes.of_pods(reader, master, "", "", nodes, "PET_MASTER_ADDR")
@@ -82,9 +82,9 @@ def _pods(reader: Reader, master: str, nodes: int) -> Iterator[Fact]:
 def _warn_of_processors(reader: Reader, slots: str) -> None:
     """Warn of other slots than devices. The trainer counts GPUs alone: with NPUs, it takes the number of processors."""
     here = devices(reader)
-    if here and not reader.given(SLOTS) and number(slots) != here:
-        told = f"PET_NPROC_PER_NODE={slots}, but this container has {here} devices"
-        reader.warn(f"{told}: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
+    if here and not reader.is_set(SLOTS) and number(slots) != here:
+        described = f"PET_NPROC_PER_NODE={slots}, but this container has {here} devices"
+        reader.warn(f"{described}: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
 
 
 def _refuse_other_count(reader: Reader, nodes: int, env: Mapping[str, str]) -> None:

@@ -40,12 +40,12 @@ class Local(Place):
         _offer_hostfile(reader)
         unrecognised.refuse(reader)
         hosts = reader.get(HOSTS)
-        nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
+        nodes = reader.get(NODES) if reader.is_set(NODES) else max(1, len(hosts))
         if hosts and len(hosts) != nodes:
             reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
             hosts = hosts[:1] * nodes
         _refuse_another(reader, hosts)
-        if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
+        if nodes > 1 and not hosts and not reader.is_set(MASTER_ADDR):
             reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
         own = base.index(reader, nodes, NODE_INDEX)
         slots = own_slots(reader, nodes)
@@ -63,13 +63,13 @@ class Local(Place):
 
 def _place(reader: Reader) -> tuple[int, int]:
     """Return the number of nodes and the index of this one, as far as they are known."""
-    nodes = reader.get(NODES) if reader.given(NODES) else len(reader.get(HOSTS))
+    nodes = reader.get(NODES) if reader.is_set(NODES) else len(reader.get(HOSTS))
     return max(1, nodes), min(reader.get(NODE_INDEX), max(0, nodes - 1))
 
 
 def _refuse_another(reader: Reader, hosts: Sequence[str]) -> None:
     """Refuse the only host that a file or a command names if it is not this one."""
-    if len(hosts) == 1 and any(map(reader.given, base.NAMING)) and not reader.given(NODE_INDEX):
+    if len(hosts) == 1 and any(map(reader.is_set, base.NAMING)) and not reader.is_set(NODE_INDEX):
         from ranklaunch.adapters.platforms.shared import host_command  # most have none
 
         host_command.refuse_another(reader, hosts[0])
@@ -80,8 +80,8 @@ def _offer_hostfile(reader: Reader) -> None:
 
     Raise ConfigError if the file cannot be used: what follows would be about a job of one node, and not true.
     """
-    usual = reader.files.exists(base.USUAL_HOSTFILE) and not any(map(reader.given, (HOSTS, NODES, MASTER_ADDR, PLATFORM)))
-    if usual or reader.given(base.HOSTFILE):
+    usual = reader.files.exists(base.USUAL_HOSTFILE) and not any(map(reader.is_set, (HOSTS, NODES, MASTER_ADDR, PLATFORM)))
+    if usual or reader.is_set(base.HOSTFILE):
         from ranklaunch.adapters.platforms.shared import hostfile  # most have none
 
         hostfile.offer(reader)

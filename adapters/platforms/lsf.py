@@ -1,7 +1,8 @@
-"""IBM Spectrum LSF. A job's script runs on its first host alone; blaunch, or jsrun on machines like Summit, starts one ranklaunch on each.
+"""IBM Spectrum LSF. A job's script runs on its first host alone; blaunch, or jsrun on machines like Summit, starts one ranklaunch on
+each.
 
-Source of the variables: IBM Spectrum LSF 10.1, "Environment variables set for job execution", "blaunch"; that of a task, LSF_PM_TASKID, is
-what PRRTE's ess/lsf reads; those of jsrun are what Lightning's LSFEnvironment reads.
+Source of the variables: IBM Spectrum LSF 10.1, "Environment variables set for job execution", "blaunch"; for LSF_PM_TASKID, the
+variable of a task, PRRTE's ess/lsf; for jsrun's variables, Lightning's LSFEnvironment.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Lsf(batch.System):
 
     def finished(self, reader: Reader, job: Job) -> Job:
         """Count a start before this one of which the log folder has nothing."""
-        if job.attempt > 1 or reader.given(ATTEMPT) or reader.get(RESTARTED).strip().upper() != "Y":
+        if job.attempt > 1 or reader.is_set(ATTEMPT) or reader.get(RESTARTED).strip().upper() != "Y":
             return job
         reader.note(ATTEMPT, "2", RESTARTED.name)
         return replace(job, attempt=2)
@@ -74,28 +75,28 @@ class Lsf(batch.System):
     def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
         """Return the tasks of jsrun, else of blaunch, which without -z starts one for each slot."""
         hosts = reader.get(HOSTS)
-        if reader.given(JSM_TASKS) or reader.source(HOSTS).endswith(_WHICH_LAUNCHES):
+        if reader.is_set(JSM_TASKS) or reader.source(HOSTS).endswith(_WHICH_LAUNCHES):
             counts, command = batch.even(reader.get(JSM_TASKS), nodes), "jsrun -r 1 -a 1 -g ALL -c ALL ranklaunch run ..."
-            found = batch.Tasks(counts, reader.get(JSM_TASK_HERE), (JSM_TASKS, JSM_TASK_HERE), JSM_TASK, command=command)
+            tasks = batch.Tasks(counts, reader.get(JSM_TASK_HERE), (JSM_TASKS, JSM_TASK_HERE), JSM_TASK, command=command)
         else:
             command = f'blaunch -z "{clipped(" ".join(hosts))}" ranklaunch run ...'
-            found = batch.Tasks(() if hosts and reader.get(TASK) > nodes else (1,) * nodes, 0, (TASK,), command=command)
-        started = reader.given(TASK) or reader.given(JSM_TASKS)
-        return found._replace(script="" if started else f"neither {TASK.name} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
+            tasks = batch.Tasks(() if hosts and reader.get(TASK) > nodes else (1,) * nodes, 0, (TASK,), command=command)
+        started = reader.is_set(TASK) or reader.is_set(JSM_TASKS)
+        return tasks._replace(script="" if started else f"neither {TASK.name} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
 
 
 def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
-    """Return what names the hosts that compute, and these hosts.
+    """Return the source of the list of compute hosts, and these hosts.
 
-    On machines like Summit the script runs on a host with one slot, on which jsrun starts nothing.
+    On machines like Summit the script runs on a host with one slot, and jsrun starts nothing there.
     """
     listed, source = dict(reader.get(HOST_SLOTS)), HOST_SLOTS.name
-    if not listed and reader.given(HOST_FILE):
+    if not listed and reader.is_set(HOST_FILE):
         listed, source = batch.listed(reader, reader.get(HOST_FILE)), reader.source(HOST_FILE)
     first, *others = listed or [""]
     if not others or listed[first] > 1 or 1 in map(listed.get, others):
         return source, tuple(listed)
-    if reader.given(JSM_TASKS) or re.search(_LAUNCHING, first):
+    if reader.is_set(JSM_TASKS) or re.search(_LAUNCHING, first):
         return f"{source}, but for {first}{_WHICH_LAUNCHES}", tuple(others)
     reader.problem(
         f"{source}: {first} has one slot and all others have more, so it may be the launching host of a machine like Summit, or a node "

@@ -65,14 +65,14 @@ class Modelarts(Place):
     )  # fmt: skip
 
     def detect(self, reader: Reader) -> bool:
-        return reader.given(SIGNS)
+        return reader.is_set(SIGNS)
 
     def read(self, reader: Reader, program: Program) -> Job:
         nodes = reader.get(NODES)
-        found = _tasks(reader, nodes)
-        index = found.node_index if found else _index(reader, nodes)
-        hosts = found.hosts if found else _hosts(reader, nodes, reader.get(TASK))
-        slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers) if found else nodes)
+        ps_and_workers = _tasks(reader, nodes)
+        index = ps_and_workers.node_index if ps_and_workers else _index(reader, nodes)
+        hosts = ps_and_workers.hosts if ps_and_workers else _hosts(reader, nodes, reader.get(TASK))
+        slots = spread(reader, SLOTS, reader.get(SLOTS), len(ps_and_workers.workers) if ps_and_workers else nodes)
         return make_job(
             reader,
             program,
@@ -80,14 +80,14 @@ class Modelarts(Place):
             name=_name(reader),
             attempt=self.attempt(reader),
             hosts=hosts,
-            slots=found.slots(slots) if found else slots,
+            slots=ps_and_workers.slots(slots) if ps_and_workers else slots,
             node_index=index,
-            tasks=found,
+            tasks=ps_and_workers,
             accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
             instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
             host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
             host_ip=reader.get(HOST_IP),
-            own_logs=reader.given(LOG_DIR) and not reader.by_user(LOG_DIR),
+            own_logs=reader.is_set(LOG_DIR) and not reader.by_user(LOG_DIR),
         )
 
     def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
@@ -95,7 +95,7 @@ class Modelarts(Place):
         if reader.by_user(STARTS):
             return reader.get(STARTS)
         number = reader.get(STARTS) + reader.get(SCHEDULED) - 1
-        if reader.given(STARTS) or reader.given(SCHEDULED):
+        if reader.is_set(STARTS) or reader.is_set(SCHEDULED):
             reader.note(STARTS, str(number), f"{STARTS.names[1]} + {SCHEDULED.name} - 1")
         return number
 
@@ -103,26 +103,26 @@ class Modelarts(Place):
 def _tasks(reader: Reader, nodes: int) -> Tasks | None:
     """Return the ps and workers of a TensorFlow job, which has as many of both: MA_NUM_HOSTS counts either."""
     if _has_ps(reader):
-        found = Tasks(_workers(reader, nodes), _ps(reader, nodes), tasks.own_task(reader, TASK))
-        tasks.refuse_duplicates(reader, found)
-        return replace(found, index=_index(reader, found.size))
+        both = Tasks(_workers(reader, nodes), _ps(reader, nodes), tasks.own_task(reader, TASK))
+        tasks.refuse_duplicates(reader, both)
+        return replace(both, index=_index(reader, both.size))
     configured = tasks.by_config(reader, TASK, NODE_INDEX)
-    if configured and len(configured.workers) != nodes and reader.given(NODES):
+    if configured and len(configured.workers) != nodes and reader.is_set(NODES):
         reader.warn(f"TF_CONFIG is another job's: it names {len(configured.workers)} workers, but {_counter(reader)} is {nodes}")
         return None
     return configured
 
 
 def _has_ps(reader: Reader) -> bool:
-    said = tasks.given(reader, PS_HOSTS) or reader.seen(PS_COUNT).strip("0") or reader.seen(TASK) == tasks.PS
-    return bool(said) or reader.files.exists(_HOST_FILE.format(task=tasks.PS))
+    has = tasks.has_hosts(reader, PS_HOSTS) or reader.seen(PS_COUNT).strip("0") or reader.seen(TASK) == tasks.PS
+    return bool(has) or reader.files.exists(_HOST_FILE.format(task=tasks.PS))
 
 
 def _workers(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
-    if not tasks.given(reader, WORKER_HOSTS):
+    if not tasks.has_hosts(reader, WORKER_HOSTS):
         return tuple(map(Endpoint, _hosts(reader, nodes, tasks.WORKER)))
     workers = reader.get(WORKER_HOSTS) or (tasks.STAND_IN,) * nodes
-    if reader.given(NODES):
+    if reader.is_set(NODES):
         _refuse_count(reader, len(workers), reader.source(WORKER_HOSTS), nodes, _counter(reader))
     return workers
 
@@ -144,7 +144,7 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 def _index(reader: Reader, nodes: int) -> int:
     """Return the index of this container by variables, which the number that ends the pod's name must not contradict."""
     source, number = suffix(reader, INSTANCE)
-    if not number and not reader.given(NODE_INDEX):
+    if not number and not reader.is_set(NODE_INDEX):
         source, number = suffix(reader, HOSTNAME)
     if nodes > 1 and number not in ("", reader.seen(NODE_INDEX)):
         reader.offer(NODE_INDEX, f"the number in {source}", number)
@@ -158,7 +158,7 @@ def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     if not hosts:
         source = _HOST_FILE.format(task=task)
         hosts = host_file(reader, source, HOSTS)
-    if nodes == 1 != len(hosts) and (reader.given(NODES) or not hosts):  # of more without a count each would train alone
+    if nodes == 1 != len(hosts) and (reader.is_set(NODES) or not hosts):  # of more without a count each would train alone
         reader.note(HOSTS, "localhost", "default")
         if hosts:
             reader.warn(f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1: this node trains by itself")
@@ -168,9 +168,9 @@ def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     return hosts if len(hosts) == nodes else hosts[:1] * nodes
 
 
-def _refuse_count(reader: Reader, found: int, source: str, count: int, counter: str) -> None:
-    if found != count:
-        reader.problem(f"{source} names {found} hosts, but {counter} is {count}: expected as many names")
+def _refuse_count(reader: Reader, hosts: int, source: str, count: int, counter: str) -> None:
+    if hosts != count:
+        reader.problem(f"{source} names {hosts} hosts, but {counter} is {count}: expected as many names")
 
 
 def _made(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple[str, ...]:
@@ -186,12 +186,12 @@ def _made(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple
 
 
 def _counter(reader: Reader) -> str:
-    return reader.source(NODES) if reader.given(NODES) else f"{NODES.names[1]}, which is not set,"
+    return reader.source(NODES) if reader.is_set(NODES) else f"{NODES.names[1]}, which is not set,"
 
 
 def _name(reader: Reader) -> str:
     """Return the public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
     of_pod = re.sub("-[^-]+-[0-9]+$", "", reader.seen(INSTANCE))
-    if of_pod and not reader.given(JOB_NAME):
+    if of_pod and not reader.is_set(JOB_NAME):
         reader.offer(JOB_NAME, INSTANCE.name, of_pod)
     return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or "modelarts"

@@ -55,7 +55,7 @@ class Mpijob(Place):
 
     def finished(self, reader: Reader, job: Job) -> Job:
         """Leave node 0 without ranks if the launcher has none. Refuse pods of no known job: each would be a job of its own."""
-        if job.has_peers and not reader.given(JOB_NAME) and kubernetes.own_name(reader):
+        if job.has_peers and not reader.is_set(JOB_NAME) and kubernetes.own_name(reader):
             reader.problem(f"{kubernetes.told_name(reader)} is not the name of an MPIJob's pod: set {JOB_NAME.name} to the MPIJob's")
         if reader.get(AS_WORKER) or not job.has_peers:
             return job
@@ -71,7 +71,7 @@ def _index(reader: Reader, own: str) -> Iterator[Fact]:
 
 
 def _given_several(reader: Reader) -> bool:
-    return reader.given(NODES) and reader.get(NODES) > 1
+    return reader.is_set(NODES) and reader.get(NODES) > 1
 
 
 def _pod(job: str, name: str) -> str:
@@ -81,11 +81,11 @@ def _pod(job: str, name: str) -> str:
 
 def _job_name(reader: Reader, own: str, listed: list[tuple[str, int]]) -> tuple[str, str]:
     """Return the job by the name of this pod or of node 0 (which may be the first worker), else the user's; and its source."""
-    told = [(variable.name, reader.seen(variable).partition(",")[0]) for variable in (HOSTS, MASTER_ADDR)]
-    for source, host in [(HOSTNAME.name, own), (HOST_FILE, listed[0][0] if listed else ""), *told]:
-        found = re.fullmatch(_POD, host.strip().partition(".")[0])
-        if found:
-            return found["job"], source
+    named = [(variable.name, reader.seen(variable).partition(",")[0]) for variable in (HOSTS, MASTER_ADDR)]
+    for source, host in [(HOSTNAME.name, own), (HOST_FILE, listed[0][0] if listed else ""), *named]:
+        match = re.fullmatch(_POD, host.strip().partition(".")[0])
+        if match:
+            return match["job"], source
     return reader.seen(JOB_NAME), JOB_NAME.name
 
 
@@ -95,5 +95,5 @@ def _with_launcher(reader: Reader, listed: list[tuple[str, int]], launcher: str)
     reader.offer(AS_WORKER, HOST_FILE, named)
     if reader.get(AS_WORKER) != named:
         what = "names" if named else "does not name"
-        reader.problem(f"{reader.told(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
+        reader.problem(f"{reader.described(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
     return listed if named else [(launcher, 0), *listed]

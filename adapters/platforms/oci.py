@@ -22,7 +22,7 @@ class Oci(Place):
     OWN = (FILE,)
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
-        if not reader.given(FILE) or any(map(reader.given, (HOSTS, MASTER_ADDR))):
+        if not reader.is_set(FILE) or any(map(reader.is_set, (HOSTS, MASTER_ADDR))):
             return
         path, nodes = reader.get(FILE), reader.get(COUNT)
         text = reader.text(path) or "[]"
@@ -31,14 +31,14 @@ class Oci(Place):
         except (ValueError, RecursionError):  # half written
             entries = []
         try:
-            found = {parse.count(str(each["Rank"])): parse.host(str(each["IPAddress"])) for each in entries}
+            hosts = {parse.count(str(each["Rank"])): parse.host(str(each["IPAddress"])) for each in entries}
         except (ValueError, KeyError, TypeError):
-            reader.problem(f"{reader.told(FILE)} is not understood: expected {_EXPECTED}; else set RANKLAUNCH_HOSTS")
+            reader.problem(f"{reader.described(FILE)} is not understood: expected {_EXPECTED}; else set RANKLAUNCH_HOSTS")
             return
-        if set(found) == set(range(nodes)):
-            yield HOSTS, FILE.name, [found[rank] for rank in range(nodes)]
+        if set(hosts) == set(range(nodes)):
+            yield HOSTS, FILE.name, [hosts[rank] for rank in range(nodes)]
         elif nodes > 1:
             reader.problem(
-                f"{reader.told(FILE)} has ranks {', '.join(map(str, sorted(found))) or 'of no node'} of {nodes} yet: start ranklaunch "
+                f"{reader.described(FILE)} has ranks {', '.join(map(str, sorted(hosts))) or 'of no node'} of {nodes} yet: start ranklaunch "
                 f'when it has all, such as by until [ "$(grep -o IPAddress {path} | wc -l)" -ge {nodes} ]; do sleep 5; done'
             )

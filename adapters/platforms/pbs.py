@@ -60,8 +60,8 @@ class Pbs(batch.System):
     def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
         """Return the tasks of this host. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
         script, command = "", "mpiexec --ppn 1 ranklaunch run ..."
-        if not reader.given(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
-            script, command = reader.told(TASK) if reader.given(TASK) else f"no {TASK.name}", on_all(reader)
+        if not reader.is_set(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
+            script, command = reader.described(TASK) if reader.is_set(TASK) else f"no {TASK.name}", on_all(reader)
         variables = (TASKS_HERE, TASK_HERE)
         return batch.Tasks((reader.get(TASKS_HERE),) * nodes, reader.get(TASK_HERE), variables, script=script, command=command)
 

@@ -1,8 +1,8 @@
 """Amazon SageMaker training jobs. One node is one host, algo-1 and on; one container on each, with the job's files below /opt/ml.
 
-Source: https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo.html and the pages below it, for what SageMaker
-provides; https://github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md, for SM_ variables, which that toolkit sets, and for
-how hyperparameters become arguments.
+Source: https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo.html and the pages below it, for SageMaker's own
+settings; https://github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md, for the toolkit's SM_ variables, and for the
+way from hyperparameters to arguments.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _submitted(reader: Reader) -> str:
 
 def _path(reader: Reader) -> str:
     """Return the path of the program that SageMaker names, in the first folder with the file, else as expected; "" without a name."""
-    name, told = _named(reader), _submitted(reader)
-    places = [join(folder, name) for folder in (told, join(reader.get(BASE), "code")) if name and folder.startswith("/")]
+    name, folder_of_job = _named(reader), _submitted(reader)
+    places = [join(folder, name) for folder in (folder_of_job, join(reader.get(BASE), "code")) if name and folder.startswith("/")]
     return next(filter(reader.files.exists, places), "".join(places[:1]))
 
 
@@ -154,8 +154,8 @@ def _decoded(value: Any) -> Any:
 
 
 def _environment(reader: Reader, job: Job, name: str) -> dict[str, str]:
-    """Return the variables that are not set yet, but for those that nobody could use with several processes. name: name of the program, if
-    SageMaker names it."""
+    """Return the variables not set yet, except any of no use with several processes. name: name of the program, if SageMaker
+    names it."""
     texts = {f"SM_{value}": _text(text) for value, text in _toolkit_values(reader, job, name).items()}
     free = CURRENT_HOST.names  # this one is of the planned node
     return {name: text for name, text in texts.items() if name in free or (name not in reader.env and re.fullmatch("[^\\s=]+", name))}
@@ -208,10 +208,10 @@ def _object(reader: Reader, name: str) -> dict[str, Any]:
     """Return the object in a file, {} without the file."""
     path = _config_file(reader, name)
     try:
-        found = json.loads((reader.files.text(path, MOST_BYTES) or "").strip() or "{}")
+        result = json.loads((reader.files.text(path, MOST_BYTES) or "").strip() or "{}")
     except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
+        result = None
+    if isinstance(result, dict):
+        return result
     reader.problem(f"{path}: expected a JSON object")
     return {}

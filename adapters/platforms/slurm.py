@@ -92,8 +92,8 @@ class Slurm(batch.System):
             # The shell of salloc is a step of one task on the first node. SLURM_NNODES is the step's or the job's, by the cluster's setup.
             reader.leave_aside("SLURM_STEP", "SLURM_NNODES")
         hosts: tuple[str, ...] = ()
-        if not reader.given(HOSTS):
-            listed = STEP_NODES if reader.given(STEP_NODES) else JOB_NODES
+        if not reader.is_set(HOSTS):
+            listed = STEP_NODES if reader.is_set(STEP_NODES) else JOB_NODES
             hosts = _in_order(reader, listed)
             yield from of_hosts(reader.source(listed), hosts)
             yield from _own_index(reader, hosts)
@@ -113,7 +113,7 @@ class Slurm(batch.System):
             variables=(TASKS, TASK_HERE),
             rank=RANK,
             node=0 if reader.by_user(index) else reader.get(index),
-            script="" if reader.given(STEP_ID) else _NO_STEP,
+            script="" if reader.is_set(STEP_ID) else _NO_STEP,
             command=ONE_EACH.format(nodes),
         )
 
@@ -134,7 +134,7 @@ def _own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
         yield NODE_INDEX, f"place of {here} among the hosts", hosts.index(here)
     elif here and len(hosts) > 1 and not reader.by_user(NODE_INDEX):
         others = clipped(", ".join(hosts))
-        reader.problem(f"{reader.told(NODE_NAME)} is none of {others}: these are another job's; unset them or set {NODE_INDEX.name}")
+        reader.problem(f"{reader.described(NODE_NAME)} is none of {others}: these are another job's; unset them or set {NODE_INDEX.name}")
 
 
 def allocated(env: Mapping[str, str], nodes: int, gpus: int) -> dict[str, str]:
@@ -159,13 +159,13 @@ def _components(reader: Reader) -> dict[str, int]:
 
     {} for another job, and if Slurm does not name the nodes of all components.
     """
-    found: dict[str, int] = {}
+    components: dict[str, int] = {}
     for number in range(reader.get(COMPONENTS)):
         nodes = reader.get(_of_component(COMPONENT_NODES, number))
         if not nodes:
             return {}
-        found.update(dict.fromkeys(nodes, reader.get(_of_component(COMPONENT_GPUS, number))))
-    return found
+        components.update(dict.fromkeys(nodes, reader.get(_of_component(COMPONENT_GPUS, number))))
+    return components
 
 
 def _of_component(first: Variable[Any], number: int) -> Variable[Any]:
@@ -179,18 +179,20 @@ def _in_order(reader: Reader, listed: Variable[tuple[str, ...]]) -> tuple[str, .
     names, components = reader.get(listed), _components(reader)
     whole, here = components or dict.fromkeys(reader.get(JOB_NODES)), {*names}
     strange = sorted(here - whole.keys())
-    if reader.given(COMPONENTS) and not components:
+    if reader.is_set(COMPONENTS) and not components:
         reader.problem(
-            f"{reader.told(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.name} and the others do not name the nodes: "
+            f"{reader.described(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.name} and the others do not name the nodes: "
             f"say what they are with {HOSTS.name}, {NODE_INDEX.name} and {SLOTS.name}"
         )
     elif whole and strange:
-        reader.problem(f"{reader.told(listed)} names {strange[0]}, which is no node of {reader.told(JOB_NODES)}: unset the other job's")
+        reader.problem(
+            f"{reader.described(listed)} names {strange[0]}, which is no node of {reader.described(JOB_NODES)}: unset the other job's"
+        )
     elif len(here) < len(whole):
-        some = f"{reader.told(listed)}: {len(here)} of the {len(whole)} nodes of the job"
+        some = f"{reader.described(listed)}: {len(here)} of the {len(whole)} nodes of the job"
         # Without --het-group srun starts on the first component alone.
         on_all = f"srun --het-group=0-{reader.get(COMPONENTS) - 1} --ntasks-per-node=1 ranklaunch run ..."
-        if reader.given(STEP_ID) or reader.by_user(NODE_INDEX):
+        if reader.is_set(STEP_ID) or reader.by_user(NODE_INDEX):
             reader.warn(f"{some}; {on_all} starts on all" if components else some)
         else:
             batch.refuse_script(reader, some, _NO_STEP, on_all)
@@ -204,22 +206,24 @@ def _slots(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     """Yield the slots. Slurm tells a node of its own GPUs alone; where the nodes differ, the muster finds out."""
     components = _components(reader)
     gpus = [components.get(host, 0) for host in hosts]
-    asked = next(filter(reader.given, (GPU_IDS, GPUS_PER_NODE)), None)
+    asked = next(filter(reader.is_set, (GPU_IDS, GPUS_PER_NODE)), None)
     if any(gpus):
         yield LISTED_SLOTS, "the components' GPUs", gpus
-    elif asked and not reader.given(GPUS):
+    elif asked and not reader.is_set(GPUS):
         yield SLOTS, reader.candidates(asked)[0].source, reader.get(asked)
-    elif not reader.given(GPUS):
+    elif not reader.is_set(GPUS):
         yield SLOTS, *_by_tasks(reader)
 
 
 def _by_tasks(reader: Reader) -> tuple[str, object]:
     """Return the tasks that sbatch was asked for as slots, else none: nothing gives the job a GPU. With the source."""
-    tasks = () if reader.given(STEP_ID) else reader.get(TASKS)
-    if tasks and reader.given(ASKED_TASKS):
+    tasks = () if reader.is_set(STEP_ID) else reader.get(TASKS)
+    if tasks and reader.is_set(ASKED_TASKS):
         return reader.source(TASKS), tasks
     if max(tasks, default=1) > 1:
-        reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")
+        reader.warn(
+            f"{reader.described(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has"
+        )
     if any(re.fullmatch("(nvidia|davinci)[0-9]+", name) for name in reader.files.names("/dev")):
         reader.warn(
             f"/dev has accelerators, but none of {', '.join((*GPUS.names[1:], *GPU_IDS.names, *GPUS_PER_NODE.names))} gives the job any; "

@@ -24,9 +24,9 @@ class Torchx(Place):
             return
         roles: dict[str, dict[int, str]] = {}
         for name, value in reader.env.items():
-            found = re.fullmatch(r"VC_(.+)_([0-9]{1,7})_HOSTS", name)
-            if found:
-                roles.setdefault(found[1], {})[int(found[2])] = value.strip()
+            match = re.fullmatch(r"VC_(.+)_([0-9]{1,7})_HOSTS", name)
+            if match:
+                roles.setdefault(match[1], {})[int(match[2])] = value.strip()
         own = re.sub("[^A-Z0-9]", "_", pod["job_and_role"].upper())
         role = max((role for role in roles if f"_{own}".endswith(f"_{role}")), key=len, default="")
         hosts = roles.get(role, {})

@@ -23,9 +23,9 @@ class Vertexai(Place):
         if not text.strip():
             return
         try:
-            found: Any = json.loads(text)
-            pools = [[e.host for item in found["cluster"].get(name, ()) for e in parse.endpoints(item)] for name in _POOLS]
-            kind, number = str(found["task"]["type"]), parse.count(str(found["task"]["index"]))
+            spec: Any = json.loads(text)
+            pools = [[e.host for item in spec["cluster"].get(name, ()) for e in parse.endpoints(item)] for name in _POOLS]
+            kind, number = str(spec["task"]["type"]), parse.count(str(spec["task"]["index"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             reader.problem(f"{_CLUSTER}={clipped(text)} is not understood: expected {_EXPECTED}")
             return

@@ -51,7 +51,7 @@ class Volcano(Place):
     INDEX = INDEX
 
     def detect(self, reader: Reader) -> bool:
-        return reader.given(INDEX) or bool(_names(reader))
+        return reader.is_set(INDEX) or bool(_names(reader))
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
         there = {key: _task(reader, key, name) for key, name in sorted(_names(reader).items())}
@@ -78,11 +78,11 @@ class Volcano(Place):
 def _of_nodes(reader: Reader, nodes: Sequence[Task]) -> Iterator[Fact]:
     hosts = [host for task in nodes for host in task.hosts]
     yield HOSTS, " and ".join(task.source for task in nodes), hosts
-    if reader.given(RANK) and hosts[:1] == [reader.seen(LEADER)]:
+    if reader.is_set(RANK) and hosts[:1] == [reader.seen(LEADER)]:
         yield from copied(reader, NODES, SIZE) if not reader.by_user(HOSTS) else ()
         yield from copied(reader, NODE_INDEX, RANK)
         yield from copied(reader, PORT, PORT) if len(hosts) > 1 else ()
-    if len(nodes) > 1 and _method(reader) in BY_MPI and not reader.given(LAUNCHER_AS_WORKER):
+    if len(nodes) > 1 and _method(reader) in BY_MPI and not reader.is_set(LAUNCHER_AS_WORKER):
         remedy = f"{LAUNCHER_AS_WORKER.name}=false on all pods leaves ranks to the other task"
         reader.warn(f"task {nodes[0].name} has ranks of its own, rank 0 among them: {remedy}")
 
@@ -90,7 +90,7 @@ def _of_nodes(reader: Reader, nodes: Sequence[Task]) -> Iterator[Fact]:
 def _of_place(reader: Reader, nodes: Sequence[Task], mine: Task | None) -> Iterator[Fact]:
     """Yield the index of this pod among those of the nodes, and the job's name. Hosts are called POD.JOB."""
     hosts, pod = [host.split(".") for task in nodes for host in task.hosts], kubernetes.own_name(reader)
-    if reader.given(INDEX):
+    if reader.is_set(INDEX):
         before = len(nodes[0].hosts) if nodes[1:] and nodes[0] != mine else 0
         index = before + reader.get(INDEX)
         yield NODE_INDEX, f"{reader.source(INDEX)}{f' + {before}' if before else ''}", index
@@ -105,7 +105,7 @@ def _names(reader: Reader) -> dict[str, str]:
     """Return the names of the tasks that plugin svc lists, in a variable or a file, by their names as variables have them."""
     variables = (re.fullmatch(_LIST, name) for name, value in reader.env.items() if value.strip())
     files = (name[: -len(".host")] for name in reader.files.names(_FOLDER) if name.endswith(".host"))
-    return {_key(name): name for name in (*(found[1].lower() for found in variables if found), *files)}
+    return {_key(name): name for name in (*(match[1].lower() for match in variables if match), *files)}
 
 
 def _key(task: str) -> str:
@@ -114,7 +114,7 @@ def _key(task: str) -> str:
 
 def _task(reader: Reader, key: str, name: str) -> Task:
     listed, path = replace(TASK_HOSTS, names=(f"VC_{key}_HOSTS",)), f"{_FOLDER}/{name}.host"
-    if reader.given(listed):
+    if reader.is_set(listed):
         return Task(name, reader.get(listed), listed.name)
     return Task(name, kubernetes.host_file(reader, path, listed), path)
 
@@ -128,7 +128,7 @@ def _mine(reader: Reader, there: There) -> Task | None:
     """Return this pod's task: the user's word, else the first that tells."""
     for source, task in [*_told(reader, there)][:1]:
         reader.offer(TASK, source, task.name)
-    if len(there) > 1 and not reader.given(TASK) and not reader.by_user(NODE_INDEX):
+    if len(there) > 1 and not reader.is_set(TASK) and not reader.by_user(NODE_INDEX):
         names = ", ".join(task.name for task in there.values())
         reader.problem(f"{kubernetes.told_name(reader)} is none of the hosts of tasks {names}: set {TASK.name} to this pod's task")
     return there.get(_key(reader.get(TASK).strip()))
@@ -164,7 +164,7 @@ def _of_pytorch(reader: Reader, there: There, mine: Task | None) -> Sequence[Tas
     """Return the two tasks of plugin pytorch on their pods: no others have a RANK. The leader's pod knows the number of workers, and not
     the name of their task."""
     leader = next((task for task in there.values() if task.hosts[:1] == (reader.seen(LEADER),)), None)
-    if not (leader and reader.given(RANK) and reader.given(SIZE)):
+    if not (leader and reader.is_set(RANK) and reader.is_set(SIZE)):
         return ()
     if mine and mine != leader:
         return [leader, mine]
@@ -176,7 +176,7 @@ def _of_pytorch(reader: Reader, there: There, mine: Task | None) -> Sequence[Tas
 
 def _of_mpi(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
     """Return the two tasks of plugin mpi. Their names tell the leader: plugin mpi says to its pod alone who the workers are."""
-    if _method(reader) not in BY_MPI or reader.given(HOSTS) or {"MASTER", "WORKER"} <= there.keys():
+    if _method(reader) not in BY_MPI or reader.is_set(HOSTS) or {"MASTER", "WORKER"} <= there.keys():
         return ()
     leaders = [task for task in there.values() if re.search("master|launcher", task.name.lower()) and len(task.hosts) == 1]
     if len(there) == 2 and len(leaders) == 1:
@@ -195,7 +195,7 @@ def _of_mpi(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
 def _has_ps(reader: Reader, there: There) -> bool:
     """Return True for tasks ps and worker. Further tasks are in the TF_CONFIG of the program, which method plain keeps."""
     others = sorted(there[key].name for key in there.keys() & {"CHIEF", "EVALUATOR"})
-    if not (tasks.given(reader, PS_HOSTS) or "PS" in there) or (others and _method(reader) == "plain"):
+    if not (tasks.has_hosts(reader, PS_HOSTS) or "PS" in there) or (others and _method(reader) == "plain"):
         return False
     if others:
         reader.problem(f"task {', '.join(others)} beside ps: expected tasks ps and worker alone, or method plain")

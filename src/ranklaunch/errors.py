@@ -1,6 +1,6 @@
 """Errors before a rank runs, one class per exit code.
 
-The codes are those of sysexits.h, so that they differ from the codes that training scripts use and platforms can tell them apart.
+The codes are from sysexits.h: they differ from training scripts' codes, and platforms can tell them apart.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def nearest(word: str, legal: Iterable[str]) -> str:
     """A hint for a mistyped word: ", did you mean 'torchrun'?", or nothing when no legal word is near."""
     import difflib  # only mistakes need it
 
-    found = difflib.get_close_matches(word.lower(), list(legal), n=1, cutoff=0.6)
-    return f", did you mean '{found[0]}'?" if found else ""
+    near = difflib.get_close_matches(word.lower(), list(legal), n=1, cutoff=0.6)
+    return f", did you mean '{near[0]}'?" if near else ""
 
 
 NEAR_BEGINNING = 0.85  # likeness, 1 for equal words
@@ -157,20 +157,20 @@ def unreadable(error: Exception) -> str:
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Return the first and the last number of each run of consecutive numbers."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
-        if found and found[-1][1] == number - 1:
-            found[-1] = found[-1][0], number
+        if result and result[-1][1] == number - 1:
+            result[-1] = result[-1][0], number
         else:
-            found.append((number, number))
-    return found
+            result.append((number, number))
+    return result
 
 
 def numbered(numbers: Iterable[int], word: str) -> str:
     """rank 3; ranks 0-2,4-63."""
-    found = runs(numbers)
-    several = len(found) > 1 or any(first != last for first, last in found)
-    return f"{word}{'s' if several else ''} {','.join(str(first) if first == last else f'{first}-{last}' for first, last in found)}"
+    spans = runs(numbers)
+    several = len(spans) > 1 or any(first != last for first, last in spans)
+    return f"{word}{'s' if several else ''} {','.join(str(first) if first == last else f'{first}-{last}' for first, last in spans)}"
 
 
 def reason(text: str) -> str:
@@ -191,13 +191,13 @@ def shortened(line: str) -> str:
     return f"{line[: MOST_SAID - ITS_END]}... ({more} characters left out) ...{line[-ITS_END:]}" if more > 0 else line
 
 
-def quoted(found: Sequence[str]) -> tuple[str, ...]:
+def quoted(last: Sequence[str]) -> tuple[str, ...]:
     """Return the last lines of a process, fit for verdicts: without secrets."""
-    if not found:
+    if not last:
         return ()
     try:
         from ranklaunch.redact import lines
 
-        return lines.shown(found)
+        return lines.shown(last)
     except Exception as error:
         return (LEFT_OUT.format(error),)

@@ -45,8 +45,8 @@ def json_of(value: Any) -> Any:
 
 
 def from_dict(kind: Callable[..., _T], data: Any) -> _T:
-    """Return a dataclass from JSON as as_dict makes it, by the annotations of its fields. A field that is missing has its default; a key
-    that is no field is left out. A dataclass with from_json() reads it itself. Raises ValueError."""
+    """Return a dataclass from JSON in as_dict's form, by the annotations of its fields. A missing field has its default; an
+    unknown key is left out. A dataclass with from_json() reads the JSON itself. Raises ValueError."""
     if hasattr(kind, "from_json"):
         return kind.from_json(data)  # type: ignore[no-any-return]
     if not isinstance(data, Mapping):

@@ -16,7 +16,7 @@ class Files(Protocol):
     """Paths are those in the container; a view may put them below another root. No method raises for a file that is not there."""
 
     def text(self, path: str, limit: int) -> str | None:
-        """The file's text without the byte order mark that some editors write, or None where it cannot be read. Raises ValueError when it
+        """Return the file's text without the byte order mark of some editors, or None if unreadable. Raises ValueError if the file
         is larger than limit bytes or not UTF-8."""
 
     def exists(self, path: str) -> bool: ...
@@ -98,10 +98,10 @@ class Noted:
     def names(self, path: str) -> tuple[str, ...]:
         return self._note(path, self._files.names(path)) or ()
 
-    def _note(self, path: str, found: T) -> T:
-        if found:
+    def _note(self, path: str, result: T) -> T:
+        if result:
             self.found.add(path)
-        return found
+        return result
 
 
 class NoFiles:

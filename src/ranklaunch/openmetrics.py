@@ -17,8 +17,9 @@ Samples = Iterable[tuple[Mapping[str, Any], float]]
 
 @dataclass(frozen=True)
 class Family:
-    """A metric, with its samples: labels and a number. unit: the end of its name, where it has one. What counts ends in _total, which its
-    name here does not say."""
+    """Metric with its samples: labels and a number. unit: the end of its name, if any. A counter's output name ends in _total; the name
+    here
+    does not."""
 
     name: str
     help: str

@@ -23,8 +23,8 @@ def read(files: Files, path: str, name: str) -> list[Any]:
     if text is None:
         msg = "no such file, or it may not be read"
         raise ValueError(msg)
-    found = json.loads(text) if path.endswith(".json") else toml(text)
-    rows = found.get(name) if isinstance(found, dict) else found
+    content = json.loads(text) if path.endswith(".json") else toml(text)
+    rows = content.get(name) if isinstance(content, dict) else content
     if not isinstance(rows, list):
         msg = f'expected a list of rows: [[{name}]] in TOML, {{"{name}": [...]}} in JSON'
         raise ValueError(msg)

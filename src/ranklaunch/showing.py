@@ -24,8 +24,8 @@ _COLOUR = r"\x1b\[[0-9;:]{0,40}m"
 def begun(text: str) -> str:
     """For messages: how a line begins that is none of an environment, as far as that looks like a variable; the rest may be anything, a
     part of a key too."""
-    found = re.match(r"(?:export )?[A-Z_][A-Z0-9_]{0,30}(?![\w.+/-])", text)
-    shown, more = (repr(found[0]), len(text) - found.end()) if found else ("", len(text))
+    match = re.match(r"(?:export )?[A-Z_][A-Z0-9_]{0,30}(?![\w.+/-])", text)
+    shown, more = (repr(match[0]), len(text) - match.end()) if match else ("", len(text))
     rest = f"{more} character{'' if more == 1 else 's'}{' more' if shown else ''}" if more else ""
     return " and ".join(filter(None, (shown, rest)))
 
@@ -36,7 +36,7 @@ def clipped(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)  # plans of many nodes show the same again and again
 def shown(source: str, value: str) -> str:
-    """source: what names the value: a variable, an option, or the path of a file, of which the folders say nothing of what is in it."""
+    """Return a value for display. source: its name: a variable, an option or a file path (folders say nothing of the content)."""
     if forms.is_secret(source.rpartition("/")[2]):
         return forms.HIDDEN
     if redact.HARMLESS.fullmatch(value):
@@ -81,7 +81,7 @@ def printable(line: str) -> str:
 
 
 def with_returns_told(text: str) -> str:
-    """A carriage return that is a part of a name becomes visible, as bash writes it; one that draws over a line stays."""
+    """Make a carriage return within a name visible, in bash's form; leave a carriage return that draws over a line."""
     return _OF_NAME.sub(r"\\r", text) if "\r: " in text else text
 
 

@@ -29,8 +29,8 @@ class Spans:
 def parse(text: str) -> Spans:
     """Raises ValueError with what was expected."""
     parts = text.split(",", MOST)
-    found = [_SPAN.fullmatch(part.strip()) for part in parts[:MOST]]
-    spans = [(int(each[1]), int(each[2] or each[1])) for each in found if each]
+    match = [_SPAN.fullmatch(part.strip()) for part in parts[:MOST]]
+    spans = [(int(each[1]), int(each[2] or each[1])) for each in match if each]
     if len(spans) < len(parts) or any(first > last for first, last in spans):
         msg = f"expected numbers from 0 to {HIGHEST} and spans of them, such as 0,8-15"
         raise ValueError(msg)

@@ -187,8 +187,8 @@ def test_reading_it_is_only_one_way_of_many_to_lose_bytes() -> None:
 def test_a_file_that_has_nothing_yet_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As /proc/kmsg: a regular file by its kind, of which a read that does not wait gets nothing."""
     readable, writable = os.pipe2(os.O_NONBLOCK)
-    given, kmsg = disk.given, str(tmp_path / "kmsg")
-    monkeypatch.setattr(disk, "given", lambda path: readable if path == kmsg else given(path))
+    given, kmsg = disk.readable, str(tmp_path / "kmsg")
+    monkeypatch.setattr(disk, "readable", lambda path: readable if path == kmsg else given(path))
     found = helpers.call("plan", "--env-file", kmsg, "x.py", env={"RANKLAUNCH_SLOTS": "2"})
     assert (found.code, "2 ranks" in found.out) == (0, False), found.err
     os.close(writable)

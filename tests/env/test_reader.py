@@ -40,7 +40,7 @@ def test_the_highest_source_wins(
     reader = helpers.reader(env, **options)
     assert reader.get(NODES) == value
     assert reader.ledger.readings == (Reading("nodes", str(value), source, tuple(Candidate(*each) for each in overrides)),)
-    assert reader.given(NODES) is (source != "default")
+    assert reader.is_set(NODES) is (source != "default")
     reader.check()
 
 

@@ -95,7 +95,7 @@ def test_files_that_the_user_names(as_process: Starter, tmp_path: Path, kind: st
 
 def test_a_file_that_the_user_names_may_be_a_link(tmp_path: Path) -> None:
     make("a link", tmp_path / "key")
-    assert disk.read(disk.given(str(tmp_path / "key")), 100) == b"of somebody else"
+    assert disk.read(disk.readable(str(tmp_path / "key")), 100) == b"of somebody else"
 
 
 def test_temporary_files_take_nobody_elses_place(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Base class of launchers, and the pieces from which they make their plans.
+"""Base class of launchers, and the pieces of their plans.
 
-Each method has a class below Launcher. Its defaults fit a process that is a rank itself, or that passes signals on to its ranks.
-plan() and needs() are called before anything starts. From the start on there is one object for each started process: the supervisor asks
-it, and calls its methods when ranks are to be stopped. docs/launchers.md tells why launchers differ from the defaults.
+Each method has a class below Launcher. Its defaults fit a process that is a rank itself, or passes signals on to its ranks. plan()
+and needs() are called before anything starts. From the start on there is one object for each started process: the supervisor asks the
+object, and calls its methods to stop ranks. docs/launchers.md has the reasons for launchers' differences from the defaults.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SETTLE_S = 1.0  # for ranks that end at once: a launcher that saw it would end t
 
 @dataclass(frozen=True)
 class Need:
-    """A program that a plan starts. comes_with: the hint where it is missing. least: a package, and its oldest version that will do."""
+    """Program started by a plan. comes_with: the hint if missing. least: a package, and its oldest sufficient version."""
 
     comes_with: str
     least: tuple[str, str] | None = None
@@ -84,7 +84,8 @@ class Signals(Protocol):
         """Signal the ranks of a launcher, through shells and wrappers."""
 
     def signal_in_turn(self, child: Any, number: int) -> None:
-        """Signal the ranks of a launcher that ends all after the first death: first the ranks that catch the signal, then the others."""
+        """Signal the ranks of a launcher that ends all after the first death: first the ranks with a handler for the signal, then the
+        rest."""
 
     def remind(self, child: Any) -> None:
         """Send SIGTERM to a launcher itself, and once more after half of the grace."""
@@ -94,8 +95,8 @@ class Signals(Protocol):
 
 
 class Launcher:
-    """NAME: of the method; METHOD.VARIANT for another class of the same method. VARIABLES: those that plan() reads beyond
-    ranklaunch.env.settings. The others are facts about the program."""
+    """NAME: of the method; METHOD.VARIANT for another class of the same method. VARIABLES: read by plan() beyond
+    ranklaunch.env.settings. The remaining attributes are facts about the program."""
 
     NAME = ""
     VARIABLES: tuple[Variable[Any], ...] = ()
@@ -206,10 +207,10 @@ class Launcher:
 
 
 class RanksFirst(Launcher):
-    """A launcher that ignores SIGTERM, or does not pass it on well.
+    """A launcher that ignores SIGTERM, or passes SIGTERM on badly.
 
-    Its ranks are signalled directly. The launcher is signalled when they are gone, so that it
-    reports how they ended, and is killed if it does not end then.
+    Its ranks are signalled directly. The launcher is signalled after the end of its ranks, to report
+    their ends, and is killed if still alive later.
     """
 
     def stop(self, signals: Signals, child: Started, number: int) -> None:
@@ -271,7 +272,7 @@ def own_launcher(job: Job, reader: Reader) -> Found | None:
 
 
 def own_script(job: Job, reader: Reader) -> Script | None:
-    """Return the program if it is a shell script that starts ranks itself. job: with the slots that the platform has."""
+    """Return the program if it is a shell script with its own start of ranks. job: with the slots of the platform."""
     program = job.program
     if not program.is_shell and (program.module or program.name not in SHELLS):
         return None
@@ -469,8 +470,8 @@ def rank_process(
 def rank_outputs(
     job: Job, reader: Reader, templates: Templates, folder: str, pattern: str, *, by_local_rank: bool = False, of_all: bool = False
 ) -> RankOutputs:
-    """Return where a launcher's ranks write, so that each gets a log and a tag: files below a folder, whose paths there match a regular
-    expression with the rank as its group; "" for the folder: pieces of the launcher's own output, which it marks so.
+    """Return the outputs of a launcher's ranks, so each gets a log and a tag: files below a folder, with paths that match a regular
+    expression with the rank as its group; "" for the folder: pieces of the launcher's own output, marked by the launcher.
 
     by_local_rank: the group is the rank's number on its node. of_all: the ranks of all nodes write there.
     """
@@ -503,12 +504,11 @@ def _known_by_tag(node: Node, local_rank: int, rank: int) -> dict[str, object]:
 def common_env(job: Job, reader: Reader) -> dict[str, str]:
     """Return variables for all ranks and launchers.
 
-    Output comes at once rather than by the block; scripts that resume see the attempt; the user's
-    interpreter is first on PATH, so that launchers (torchrun, msrun) and the `python` that they
-    start are its own.
+    Output comes at once rather than by the block. Resuming scripts see the attempt. The user's interpreter is first on
+    PATH, so launchers (torchrun, msrun) and their `python` are its own.
     """
     env = {**dict(job.env), "RANKLAUNCH_ATTEMPT": str(job.attempt), **(job.place(job) if job.place else {})}
-    debug = DEBUG_SWITCHES if reader.given(DEBUG) and reader.get(DEBUG) else {}
+    debug = DEBUG_SWITCHES if reader.is_set(DEBUG) and reader.get(DEBUG) else {}
     unless_set = {**debug, "PYTHONUNBUFFERED": "1"}
     env.update({name: value for name, value in unless_set.items() if not reader.env.get(name)})
     folder = folder_of(job.python) and reader.absolute(folder_of(job.python))
@@ -518,12 +518,12 @@ def common_env(job: Job, reader: Reader) -> dict[str, str]:
     return env
 
 
-def not_own(job: Job, reader: Reader, told: Mapping[str, str]) -> dict[str, str]:
+def not_own(job: Job, reader: Reader, arguments: Mapping[str, str]) -> dict[str, str]:
     """Return the arguments, by option, that the user has not given the program. The user's own stand."""
     own = {word.partition("=")[0] for word in job.program.args}
-    for name in sorted(own & told.keys()):
-        reader.warn(f"the program's own {name} stands; ranklaunch would have given {clipped(told[name])}")
-    return {name: value for name, value in told.items() if name not in own}
+    for name in sorted(own & arguments.keys()):
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {clipped(arguments[name])}")
+    return {name: value for name, value in arguments.items() if name not in own}
 
 
 def address(host: str) -> str:

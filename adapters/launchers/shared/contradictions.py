@@ -1,5 +1,5 @@
-"""Options by which a launcher is told a number that the plan has. A user's own words that tell it another one are refused: what fewer
-ranks than planned, or nodes that each train alone, end with is 0, and would be taken for the job's success."""
+"""Options for numbers of the plan. A user's option with another number is refused: a run with fewer ranks than planned, or with each
+node training alone, ends with 0, and would count as the job's success."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Count(NamedTuple):
     as_range: bool = False
 
     def others(self, texts: Iterable[str]) -> list[str]:
-        """Return those of an option's values that are other numbers than the plan's.
+        """Return an option's values with numbers other than the plan's.
 
-        A word for "as many as there are" is none, and what is no number the launcher itself refuses.
+        A word for "as many as there are" is no number here. Other non-numbers are refused by the launcher itself.
         """
         return [text for text in texts if self._differs(text.split(":") if self.as_range else [text])]
 

@@ -75,10 +75,10 @@ _TYPED = r"[\w@+=:,./ -]+"  # arguments that pdsh and the shells behind it leave
 
 
 def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Process, hostfile: File, tunes: bool) -> Plan:
-    """Return the plan of a job whose ranks node 0 starts by DeepSpeed's runner.
+    """Return the plan of a job with ranks started from node 0 by DeepSpeed's runner.
 
-    own: the plan without processes. process: the runner on node 0. tunes: the runner is DeepSpeed's tuner, whose
-    own runners end the processes that are left.
+    own: the plan without processes. process: the runner on node 0. tunes: the runner is DeepSpeed's tuner; its own runners
+    end the remaining processes.
     """
     by = reader.get(BY)
     _refuse(job, reader, by)
@@ -114,24 +114,25 @@ def told_of_ends(job: Job) -> Job:
 
 
 def _below_srun(process: Process, job: Job, reader: Reader) -> Process:
-    """The runner's srun, where another one has started this: it is given the tasks of each node, shares with that one what it has for
-    itself, ends all tasks when one has failed, and does not bind them as that one's were bound."""
-    given = {name: value for name, value in _OF_SRUN.items() if name not in reader.env}
-    env = {**given, "SLURM_NNODES": str(len(job.nodes)), "SLURM_NTASKS_PER_NODE": str(job.node.slots)}
+    """Return the process with settings for the runner's srun inside another srun: the inner srun gets the tasks of each node, shares
+    resources with the outer one, ends all tasks after the failure of one, and does not inherit the outer binding."""
+    missing = {name: value for name, value in _OF_SRUN.items() if name not in reader.env}
+    env = {**missing, "SLURM_NNODES": str(len(job.nodes)), "SLURM_NTASKS_PER_NODE": str(job.node.slots)}
     unset = {*process.unset, *(name for name in reader.env if name.startswith("SLURM_CPU_BIND"))} - env.keys()
     return replace(process, env={**process.env, **env}, unset=tuple(sorted(unset)))
 
 
-def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
-    """Return the failure that pdsh reports for a node whose launch.py reported none, or only a SIGTERM. node: the node's index, None if
-    launch.py did not name it."""
-    host = found["host"] or found["told"]
-    if found["told"]:
+def of_node(match: re.Match[str], tail: str, node: int | None) -> Failure:
+    """Return the failure reported by pdsh for a node without a failure from launch.py, or with only a SIGTERM. node: the node's index,
+    None
+    if launch.py did not name it."""
+    host = match["host"] or match["told"]
+    if match["told"]:
         return Failure(None, 143, signal.SIGTERM, node=node, name="launch.py", host=host)
-    code = int(found["code"])
+    code = int(match["code"])
     if code != _SSH_LOST:
         return Failure(None, code, node=node, host=host)
-    before = re.findall(rf"^{re.escape(host)}: (.*)", tail[: found.start()], re.MULTILINE)
+    before = re.findall(rf"^{re.escape(host)}: (.*)", tail[: match.start()], re.MULTILINE)
     if not before or re.match(_SAID_BY_SSH, before[-1]):
         return Failure(None, code, node=node, name="ssh to launch.py", host=host)
     return Failure(None, 137, signal.SIGKILL, node=node, name="launch.py", host=host)
@@ -142,13 +143,13 @@ def told_by_srun(tail: str) -> Failure | None:
 
     srun then ends the other tasks, and exits with the largest exit code. A lost node is named as Slurm writes it.
     """
-    found, lost = re.search(_BY_SRUN, tail), re.search(_NODE_LOST, tail)
-    if lost and not (found and found.start() < lost.start()):
+    match, lost = re.search(_BY_SRUN, tail), re.search(_NODE_LOST, tail)
+    if lost and not (match and match.start() < lost.start()):
         return Failure(None, 137, name="srun's step", host=lost["host"])
-    if not found:
+    if not match:
         return None
-    code = int(found["code"]) if found["code"] else -_SIGNALS.get(found["end"].strip().lower(), 0)
-    return failed_with(code, rank=int(found["task"])) if code else None
+    code = int(match["code"]) if match["code"] else -_SIGNALS.get(match["end"].strip().lower(), 0)
+    return failed_with(code, rank=int(match["task"])) if code else None
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
@@ -156,9 +157,9 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
     if by == PDSH:
         _refuse_harmed(job, reader)
         return
-    program, told = job.program, reader.told(BY)
+    program, described = job.program, reader.described(BY)
     if not ssh.by_ssh(reader):
-        shell = reader.told(ssh.REMOTE_SHELL)
+        shell = reader.described(ssh.REMOTE_SHELL)
         reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.name}={PDSH}")
     wrong = {
         "needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn": by in _EVEN and job.slots_differ,
@@ -166,10 +167,10 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         "cannot choose devices by it, only the first of each node; use no_ssh or pdsh": any(node.devices for node in job.nodes),
     }
     for effect in (effect for effect, applies in wrong.items() if applies):
-        reader.problem(f"{told}: DeepSpeed {effect}")
+        reader.problem(f"{described}: DeepSpeed {effect}")
     if by == OPEN_MPI and not which("prterun", reader.env.get("PATH", ""), reader.files):
-        from_node_0.refuse_addresses(job, reader, told)
-    from_node_0.refuse_colon(program.args, reader, told, _CARRIER.get(by, "mpirun"))
+        from_node_0.refuse_addresses(job, reader, described)
+    from_node_0.refuse_colon(program.args, reader, described, _CARRIER.get(by, "mpirun"))
 
 
 def _refuse_harmed(job: Job, reader: Reader) -> None:
@@ -177,8 +178,8 @@ def _refuse_harmed(job: Job, reader: Reader) -> None:
     words = (job.program.path, *job.program.args, job.folder or reader.cwd)
     harmed = next((word for word in words if not re.fullmatch(_TYPED, word)), None)
     if harmed is not None:
-        told = f"{reader.told(BY)}: {clipped(harmed)!r} would not arrive as it is"
-        reader.problem(f"{told}: pdsh hands it to a shell on each node; use no_ssh")
+        described = f"{reader.described(BY)}: {clipped(harmed)!r} would not arrive as it is"
+        reader.problem(f"{described}: pdsh hands it to a shell on each node; use no_ssh")
 
 
 def _ssh_program(job: Job, reader: Reader) -> File:
@@ -222,7 +223,7 @@ def _lost(reader: Reader, by: str, values: Mapping[str, str]) -> set[str]:
     damaged = [name for name, value in values.items() if name not in secret and not _arrives(value, by)]
     for lost, effect in ((secret, "show the value on the console"), (damaged, "damage the value on the way")):
         if lost:
-            reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would {effect}")
+            reader.warn(f"{reader.described(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would {effect}")
     return {*secret, *damaged}
 
 

@@ -29,10 +29,11 @@ _OF_OPEN_MPI = {"SLURM_": "slurm", "LSB_JOBID": "lsf", "PBS_JOBID": "tm"}  # wha
 
 
 def open_mpi_settings(reader: Reader, *, tags: bool = False) -> dict[str, str]:
-    """Return what Open MPI reads from the environment, where the user has not set it: it may run as root, and its hosts and slots are those
-    of the hostfile. Under Slurm it would take srun's tasks for slots, of which each node has one, and start its daemons by another srun,
-    which waits until this one has ended. Under LSF and PBS it would take the slots of the batch system, and a node file that PBS has on the
-    first host alone. tags: each piece of output begins with its rank."""
+    """Return variables for Open MPI, unless set by the user: permission to run as root, and hosts and slots from the hostfile alone.
+    Under
+    Slurm, Open MPI would take srun's tasks for slots, one on each node, and start its daemons by another srun, which waits for the end of
+    this one. Under LSF and PBS Open MPI would take the slots of the batch system, and PBS's node file, present on the first host alone.
+    tags: True to prefix each piece of output with its rank."""
     there = [own for sign, own in _OF_OPEN_MPI.items() if any(name.startswith(sign) for name in reader.env)]
     kept_off = ("OMPI_MCA_ras", "OMPI_MCA_plm", "PRTE_MCA_ras", "PRTE_MCA_plm") if there else ()
     made = {
@@ -44,27 +45,29 @@ def open_mpi_settings(reader: Reader, *, tags: bool = False) -> dict[str, str]:
     return {name: value for name, value in made.items() if name not in reader.env}
 
 
-def refuse_addresses(job: Job, reader: Reader, told: str) -> None:
+def refuse_addresses(job: Job, reader: Reader, described: str) -> None:
     """Refuse IPv6 addresses, which Open MPI 4 takes for no hosts: it says so, and then waits for ever."""
     address = next((node.host for node in job.nodes if ":" in node.host), "")
     if address and job.has_peers:
         reader.problem(
-            f"{told}: Open MPI 4 takes no IPv6 address as a host, such as {address}; RANKLAUNCH_HOSTS can name hosts that have one"
+            f"{described}: Open MPI 4 takes no IPv6 address as a host, such as {address}; RANKLAUNCH_HOSTS can name hosts that have one"
         )
 
 
-def refuse_twice(job: Job, reader: Reader, told: str) -> None:
+def refuse_twice(job: Job, reader: Reader, described: str) -> None:
     """Refuse a host of several nodes: Open MPI makes one node of it or, with a message about something else, none."""
     times = Counter(node.host.lower().rstrip(".") for node in job.nodes)
     twice = sorted(host for host, count in times.items() if host and count > 1)
     if twice:
-        reader.problem(f"{told}: {clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
+        reader.problem(f"{described}: {clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
 
 
-def refuse_colon(words: Sequence[str], reader: Reader, told: str, starter: str) -> None:
+def refuse_colon(words: Sequence[str], reader: Reader, described: str, starter: str) -> None:
     """Refuse an argument ":" of the program: Open MPI, MPICH and Slurm's srun begin another program there."""
     if ":" in words:
-        reader.problem(f'{told}: the program has the argument ":", at which {starter} begins another program; give it in a script of yours')
+        reader.problem(
+            f'{described}: the program has the argument ":", at which {starter} begins another program; give it in a script of yours'
+        )
 
 
 def forwarded(reader: Reader, values: Mapping[str, str]) -> list[str]:

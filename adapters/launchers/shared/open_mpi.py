@@ -80,24 +80,24 @@ def cpus(files: Files) -> int | None:
 
 
 def excluded(files: Files, mpirun: str) -> list[str]:
-    """Ways between ranks (btl) that the installation's own configuration excludes: who names some takes the place of that list."""
+    """Return ways between ranks (btl) excluded by the installation's own configuration: a user's own names replace this list."""
     prefix = folder_of(folder_of(mpirun))
     for folder in ("/etc/openmpi", "/etc", *((f"{prefix}/etc", f"{prefix}/etc/openmpi") if prefix else ())):
-        found = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG)), re.MULTILINE)
-        if found:
-            return sorted(filter(None, found[-1].split(",")))
+        lists = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG)), re.MULTILINE)
+        if lists:
+            return sorted(filter(None, lists[-1].split(",")))
     return []
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
-    """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with. A rank may call that
-    when it has lost another one, of whose end mpirun had begun to tell by then."""
+    """Return the first failed rank, from mpirun's output. The exit code is the rank's own, or its code for MPI_Abort. A rank may call
+    MPI_Abort after the loss of another rank: mpirun then reports the other rank's end first."""
     aborted = re.search(_ABORTED, text)
-    told = _ended(text)
-    if aborted and not (told and 0 <= text.find(_ENDED) < aborted.start()):
+    ended = _ended(text)
+    if aborted and not (ended and 0 <= text.find(_ENDED) < aborted.start()):
         return failed_with(int(aborted["code"]) & 255 or 1, int(aborted["rank"]))
-    if told:
-        return told
+    if ended:
+        return ended
     improper = re.search(_IMPROPER, text)
     if improper:
         return failed_with(1, int(improper["rank"]))

@@ -22,9 +22,10 @@ _ONLY_THE_RUN = "; whether they are this node's ranks of the job shows only when
 
 
 def of_launcher(job: Job, reader: Reader, command: Found, by_user: tuple[str, str] | None, *, starts_once: bool) -> tuple[str, str]:
-    """Return the method for a program that is a launcher, and why. Refuse if its ranks, or the job, would be started more than once.
+    """Return the method for a launcher as program, and the reason. Refuse if its ranks, or the job, would be started more than
+    once.
 
-    by_user: the method that was asked for. starts_once: it starts the program once on each node.
+    by_user: the requested method. starts_once: the method starts the program once on each node.
     """
     served = _served_by(job, reader, [command], by_user[0] if by_user else "")
     if served:
@@ -37,12 +38,12 @@ def of_launcher(job: Job, reader: Reader, command: Found, by_user: tuple[str, st
         )
     elif by_user and by_user[0] == command.starter.cluster:
         reader.problem(
-            f"the program is {command.name}, for a cluster of its own, and {reader.told(METHOD)} has one started already: write "
+            f"the program is {command.name}, for a cluster of its own, and {reader.described(METHOD)} has one started already: write "
             f"{command.instead}, or choose method plain, which starts it once on each node"
         )
     elif by_user and not starts_once:
         reader.problem(
-            f"the program is {command.name}, which starts ranks itself, and {reader.told(METHOD)} would start it for each rank: write "
+            f"the program is {command.name}, which starts ranks itself, and {reader.described(METHOD)} would start it for each rank: write "
             f"{command.instead}, or choose method plain, which starts it once on each node"
         )
     elif wrong:
@@ -78,7 +79,7 @@ def of_script(job: Job, reader: Reader, script: Script, by_user: tuple[str, str]
     if script.shows_when_it_runs(place):
         why = f"{why}{_ONLY_THE_RUN}"
     if asked not in ("", name):
-        reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.told(METHOD)}")
+        reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.described(METHOD)}")
     return name, why
 
 
@@ -100,18 +101,18 @@ def _place(job: Job, reader: Reader) -> Place:
 
 
 def _warn_of_ranks(job: Job, reader: Reader, starts: Sequence[Found], script: str = "") -> None:
-    """Warn of launchers that all start more ranks than this node has slots, or that are told no number. script: that has the commands."""
-    wrong = [text for text in (_wrong_ranks(job, reader, found) for found in starts) if text]
+    """Warn if all launchers start more ranks than this node has slots, or get no number. script: with the commands."""
+    wrong = [text for text in (_wrong_ranks(job, reader, start) for start in starts) if text]
     if wrong and len(wrong) == len(starts):
         reader.warn(f"{script}: {wrong[0]}" if script else wrong[0])
 
 
-def _wrong_ranks(job: Job, reader: Reader, found: Found) -> str:
-    option, text = place_conflicts.ranks_here(found, len(job.nodes))
+def _wrong_ranks(job: Job, reader: Reader, start: Found) -> str:
+    option, text = place_conflicts.ranks_here(start, len(job.nodes))
     count = number(text)
     if not text or user_options.is_unknown(text):
         return ""
-    line = clipped(" ".join(redact.argv([user_options.shown(word) for word in (found.name, *found.words)])))
+    line = clipped(" ".join(redact.argv([user_options.shown(word) for word in (start.name, *start.words)])))
     if count is None:
         is_word = option != "--nproc_per_node" or text in DEVICE_WORDS
         return "" if is_word else f"`{line}`: {option} is {clipped(text)!r}: torchrun takes a number, auto, gpu, cpu, npu or xpu"

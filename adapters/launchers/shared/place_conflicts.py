@@ -31,9 +31,9 @@ _STATIC = "static"  # rendezvous by which node 0 is told, and each node its inde
 
 @dataclass(frozen=True)
 class Place:
-    """This node in the job. nodes: how many there are. node: its index. master: host of node 0. reader: for a configuration file of
-    accelerate's, which is not looked at without; folder: where the program runs. host: the name of this host, where it is known; then an
-    address of it is another host only on other nodes than node 0."""
+    """This node in the job. nodes: their number. node: its index. master: host of node 0. reader: for accelerate's
+    configuration file, ignored without a reader; folder: where the program runs. host: the name of this host, if known; as
+    a launcher's address, wrong on any node but node 0."""
 
     nodes: int
     node: int
@@ -43,41 +43,41 @@ class Place:
     folder: str = ""
 
 
-def reason(found: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
-    """Return why a launcher must not run so on this node, as the end of a sentence; "" if it may, or nobody knows before it runs.
+def reason(start: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
+    """Return the reason against such a launcher on this node, as the end of a sentence; "" if allowed, or unknown before the run.
 
-    env: variables that the launcher reads besides.
+    env: more variables read by the launcher.
     """
     if place.nodes < 2:
         return ""
-    if found.starter.everywhere:
-        return "which each node would submit" if found.starter.cluster else "of which one starts the ranks of all nodes"
-    words = _words(found, place, env)
+    if start.starter.everywhere:
+        return "which each node would submit" if start.starter.cluster else "of which one starts the ranks of all nodes"
+    words = _words(start, place, env)
     return "" if words.is_open else words.first(_RULES)
 
 
-def waits_for_nobody(found: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
+def waits_for_nobody(start: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
     """Return why a launcher of a job of several nodes that runs here, and has started no rank yet, will start none; "" if it may."""
-    return "" if place.nodes < 2 or found.starter.everywhere else _words(found, place, env).first(_WAITING)
+    return "" if place.nodes < 2 or start.starter.everywhere else _words(start, place, env).first(_WAITING)
 
 
-def ranks_here(found: Found, nodes: int) -> tuple[str, str]:
-    """Return the option by which a launcher is told how many ranks it starts on this node, and its value; ("", "") without one.
+def ranks_here(start: Found, nodes: int) -> tuple[str, str]:
+    """Return a launcher's option for its number of ranks on this node, and the value; ("", "") without one.
 
-    nodes: of the job. Of a number of ranks of all nodes, the value is the number on one node.
+    nodes: of the job. If the option counts the ranks of all nodes, the value is the number on one node.
     """
-    values, _ = _read(found)
-    option = next((option for option in _RANKS_HERE.get(found.starter.options, ()) if option in values), "")
+    values, _ = _read(start)
+    option = next((option for option in _RANKS_HERE.get(start.starter.options, ()) if option in values), "")
     if option:
         return option, values[option].strip()
-    option = _RANKS_OF_ALL.get(found.starter.options, "")
+    option = _RANKS_OF_ALL.get(start.starter.options, "")
     total = number(values.get(option, ""))
     return (option, str(math.ceil(total / nodes))) if total else ("", "")
 
 
-def is_open(found: Found) -> bool:
-    """Return True if words that are known only when the launcher runs may say which nodes it is for."""
-    return bool(found.starter.nodes) and _read(found)[1]
+def is_open(start: Found) -> bool:
+    """Return True if words known only at the launcher's run may say its nodes."""
+    return bool(start.starter.nodes) and _read(start)[1]
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ def _host(endpoint: str) -> str:
 # What a launcher is told
 
 
-def _words(found: Found, place: Place, env: Mapping[str, str]) -> _Words:
-    row, (values, is_open) = found.starter, _read(found)
+def _words(start: Found, place: Place, env: Mapping[str, str]) -> _Words:
+    row, (values, is_open) = start.starter, _read(start)
     names = filter(None, (row.nodes, row.node, row.address, row.endpoint, "--rdzv_backend", "--standalone")) if row.variables else ()
     variables = {name: env.get(f"{row.variables}{name[2:].upper()}", "").strip() for name in names}
     values = {**{name: value for name, value in variables.items() if value}, **values}
@@ -202,10 +202,10 @@ def _config(reader: Reader, folder: str, path: str) -> Mapping[str, object] | No
         return None
 
 
-def _read(found: Found) -> tuple[Mapping[str, str], bool]:
+def _read(start: Found) -> tuple[Mapping[str, str], bool]:
     """Return a launcher's options up to the word that is its program, and True if unknown words may add some."""
-    row = found.starter
+    row = start.starter
     written = {with_underscores(each): each for each in (row.nodes, row.node, row.address, row.endpoint) if each}
     parser = PARSERS[row.options] if row.options else Parser((*written,), hyphens=True)
-    values, _, is_open = parser.read(found.words)
+    values, _, is_open = parser.read(start.words)
     return {written.get(name, name): value for name, value in values.items()}, is_open

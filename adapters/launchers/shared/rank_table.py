@@ -1,4 +1,4 @@
-"""The job's rank table, and this container's place in it, for the launchers that give it to their ranks."""
+"""The job's rank table, and this container's place there, for launchers that pass the table to their ranks."""
 
 from __future__ import annotations
 

@@ -54,26 +54,26 @@ class Route:
 
 
 def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
-    """Return the planned table once the library has made it, the given one where planning does not apply, with a warning.
+    """Return the planned table once the library has made it, the given one if planning does not apply, with a warning.
 
-    The library's failure is an error, not a reason to go on with the given table: other nodes may have succeeded, and two orders in
-    one job give two nodes the same rank. Without a library, or without a topology, a node keeps the given order; the muster sees that
-    all nodes do the same.
+    The library's failure is an error, not a reason to go on with the given table: other nodes may have succeeded, and two orders in one
+    job give two nodes the same rank. Without a library, or without a topology, a node keeps the given order; the muster sees to the same
+    on all nodes.
     """
-    given = Route(table, index)
+    unplanned = Route(table, index)
     if not reader.get(ROUTE_PLAN):
-        return given
+        return unplanned
     reason = _inapplicable(reader, table)
     if reason:
         reader.warn(f"ROUTE_PLAN=true: {reason}; ranks keep the order of the rank table")
-        return given
+        return unplanned
     outcome = _outcome(job, reader)
     if outcome is None:
-        return _ask(job, reader, given)
+        return _ask(job, reader, unplanned)
     status, why = outcome
     if status == "unavailable":
         missing = f"the image has no route_plan library for its Python ({why}; there is one for 3.7 to 3.10)"
-        return _without(reader, given, "the library", f"{missing}: ranks keep the order of the rank table")
+        return _without(reader, unplanned, "the library", f"{missing}: ranks keep the order of the rank table")
     if status != "planned":
         _fail(why)
     try:
@@ -101,31 +101,33 @@ def _inapplicable(reader: Reader, table: RankTable) -> str:
     return "" if table.version in ("0.1", "1.0") else f"it knows no rank tables of version {table.version}"
 
 
-def _ask(job: Job, reader: Reader, given: Route) -> Route:
+def _ask(job: Job, reader: Reader, unplanned: Route) -> Route:
     path, patience = reader.get(TOPOLOGY), reader.get(TOPOLOGY_WAIT_S)
     try:
         topology = File(_path(job, "ranktable_tor.json"), topology_text(path, reader))
     except ranktable.NotReadyError as state:
         if path not in reader.arrived.missed:
-            return replace(given, waits=(Wait("topology", path, patience, seen=str(state)),))
+            return replace(unplanned, waits=(Wait("topology", path, patience, seen=str(state)),))
         why = f"no topology in {path} after {patience:g} s ({state})"
         if reader.get(MUSTER):
-            return _without(reader, given, "a topology", f"{why}: where no node has one, ranks keep the order of the rank table; {_REMEDY}")
-        _fail(f"{why}, and with {reader.told(MUSTER)} nobody knows whether other nodes have one; {_REMEDY}")
-    table = File(_path(job, "ranktable.json"), ranktable.for_hccl(given.table))
-    server = given.table.servers[given.index].server_id
+            return _without(
+                reader, unplanned, "a topology", f"{why}: where no node has one, ranks keep the order of the rank table; {_REMEDY}"
+            )
+        _fail(f"{why}, and with {reader.described(MUSTER)} nobody knows whether other nodes have one; {_REMEDY}")
+    table = File(_path(job, "ranktable.json"), ranktable.for_hccl(unplanned.table))
+    server = unplanned.table.servers[unplanned.index].server_id
     argv = (
         job.python, PROGRAM, topology.path, table.path, _path(job, _TABLE), server, reader.get(LIBRARY), _path(job, _OUTCOME),
     )  # fmt: skip
     step = Process("route plan", argv, log=_path(job, "route_plan.log"), env=common_env(job, reader), tag="[route plan] ")
-    return replace(given, gather=(step,), files=(topology, table))
+    return replace(unplanned, gather=(step,), files=(topology, table))
 
 
-def _without(reader: Reader, given: Route, what: str, why: str) -> Route:
+def _without(reader: Reader, unplanned: Route, what: str, why: str) -> Route:
     """Return the given table, and note why: the muster refuses if another node has what this one lacks."""
     reader.warn(f"ROUTE_PLAN=true: {why}")
     reader.note(ROUTE_PLAN, f"true, but without {what}", ROUTE_PLAN.name)
-    return given
+    return unplanned
 
 
 def topology_text(path: str, reader: Reader) -> str:

@@ -1,9 +1,9 @@
 """An SSH server of the job's own on every node, for launchers that reach the other nodes by ssh: mpirun, and DeepSpeed's pdsh.
 
-Keys: those of the platform or the image where there are any that let one node into another (Volcano's ssh plugin mounts them). Else
-node 0 makes a key for this run; its public half reaches the others when the nodes meet, as the public halves of all nodes' host keys
-reach node 0, so nobody is let in or trusted whom the muster has not let in. Private halves stay where they were made, in a folder that
-is removed at the end.
+Keys: the keys of the platform or the image, if these let one node into another (Volcano's ssh plugin mounts such keys). Else node 0
+makes a key for this run. Its public half reaches the other nodes when the nodes meet; the public halves of all nodes' host keys reach
+node 0 in the same way. So only nodes let in by the muster are let in or trusted. Private halves stay on their own node, in a folder
+for removal at the end.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def reached(job: Job, reader: Reader, templates: Templates, behaviour: str = NAM
 
 
 def _sshd(job: Job, reader: Reader, templates: Templates, port: int, folder: str) -> tuple[File, File]:
-    """Return the server's configuration and the keys that it lets in: those of a folder, or node 0's own."""
+    """Return the server's configuration and its accepted keys: the keys of a folder, or node 0's own."""
     private = private_folder(job, reader)
     config, authorized = join(private, "sshd_config"), join(private, "authorized_keys")
     text = templates.text(
@@ -142,7 +142,7 @@ def other_shell(job: Job, reader: Reader) -> File:
     shell = reader.get(REMOTE_SHELL)
     beside, line = _SHELLS[shell]
     if job.node_index == 0 and not reader.env.get(beside):
-        reader.problem(f"{reader.told(REMOTE_SHELL)}: {shell} reaches no other host without {beside}, which node 0 does not have here")
+        reader.problem(f"{reader.described(REMOTE_SHELL)}: {shell} reaches no other host without {beside}, which node 0 does not have here")
     return File(program(job, reader), _IN_PLACE_OF_SSH.format(line), "0700")
 
 
@@ -156,33 +156,35 @@ def waits(job: Job, reader: Reader, *, for_sshd: bool) -> tuple[Wait, ...]:
 
 
 def private_folder(job: Job, reader: Reader) -> str:
-    """Return the private folder of this run, apart for each log directory.
+    """Return the private folder of this run, separate for each log directory.
 
-    The log directory itself is unfit: platforms copy it to places that others read. Its digest tells apart jobs with one name.
+    The log directory itself is unfit: platforms copy it to places with other readers. Its digest tells apart jobs with one name.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", job.name)[:80]
     folder = reader.absolute(reader.get(RUN_DIR))
     if re.search(r"\s", folder):
-        reader.problem(f"{reader.told(RUN_DIR)}: expected a folder without spaces: launchers take what is behind one for another option")
+        reader.problem(
+            f"{reader.described(RUN_DIR)}: expected a folder without spaces: launchers take what is behind one for another option"
+        )
     logs = hashlib.sha256(job.log_dir.encode(errors="surrogateescape")).hexdigest()[:8]
     return join(folder, f"ranklaunch-{name}-{job.attempt}-{job.node_index}-{logs}")
 
 
 def _given_keys(reader: Reader) -> tuple[str, str]:
     """(folder, name of the private key) of the platform's or the image's keys; two empty texts where there are none."""
-    given = reader.get(KEYS)
-    if given == NEW:
+    folder_of_user = reader.get(KEYS)
+    if folder_of_user == NEW:
         return "", ""
-    for folder in [given] if given else dict.fromkeys((join(reader.account.home, ".ssh"), "/root/.ssh")):
+    for folder in [folder_of_user] if folder_of_user else dict.fromkeys((join(reader.account.home, ".ssh"), "/root/.ssh")):
         allowed = reader.text(join(folder, "authorized_keys"))
         key = _letting_in(reader, folder, allowed)
         if key:
             digest = hashlib.sha256(allowed.encode()).hexdigest()[:12]
-            reader.note(KEYS, f"{folder} ({digest})", KEYS.name if given else "files")  # the same on every node
+            reader.note(KEYS, f"{folder} ({digest})", KEYS.name if folder_of_user else "files")  # the same on every node
             return folder, key
-    if given:
+    if folder_of_user:
         reader.problem(
-            f"{reader.source(KEYS)}={given}: expected authorized_keys there and one of {', '.join(PRIVATE_KEYS)} that it lets in, "
+            f"{reader.source(KEYS)}={folder_of_user}: expected authorized_keys there and one of {', '.join(PRIVATE_KEYS)} that it lets in, "
             "which this user can read"
         )
     else:

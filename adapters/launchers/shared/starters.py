@@ -1,7 +1,7 @@
-"""Commands that start ranks themselves: started once for each rank, such a program would train as often.
+"""Commands for starting ranks: started once for each rank, such a program would train as often.
 
-The rows are data: starters.toml, and a file of the user's own. A command may stand behind what starts it: an interpreter, a wrapper such as
-env or srun, a shell's -c, a script.
+The rows are data: starters.toml, and a file of the user's own. A command may stand behind its starter: an interpreter,
+a wrapper such as env or srun, a shell's -c, a script.
 """
 
 from __future__ import annotations
@@ -55,21 +55,20 @@ class Starter:
         """Return True if the command starts ranks with these words behind its name, and these variables."""
         if rest and rest[0] in _ASKS:
             return False
-        given = {*user_options.AS_WRITTEN.options(rest), *(name for name, value in env.items() if value)}
-        return (not self.if_any or bool(given.intersection(self.if_any))) and not given.intersection(self.if_none)
+        names = {*user_options.AS_WRITTEN.options(rest), *(name for name, value in env.items() if value)}
+        return (not self.if_any or bool(names.intersection(self.if_any))) and not names.intersection(self.if_none)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A command that starts ranks. name: how messages call it. words: what follows its name."""
+    """Command that starts ranks. name: its name in messages. words: the words behind its name."""
 
     name: str
     starter: Starter
     words: tuple[str, ...]
 
     def is_run_within(self, program: Program) -> bool:
-        """Return True for a run of ranklaunch's own, of no other job as far as its words say. What they do not say, it finds out when it
-        starts."""
+        """Return True for a run of ranklaunch itself, for no other job by its words. The run finds out the rest at its start."""
         line = " ".join(program.words)
         return self.starter.same_job and not all(re.search(own, line) for own in _OWN_JOB)
 
@@ -137,30 +136,31 @@ class Starters:
         return self._known(name, rest, env)
 
     def in_script(
-        self, text: str, env: Mapping[str, str] | None, args: Sequence[str] | None, given: Mapping[str, str], files: Files | None = None,
+        self, text: str, env: Mapping[str, str] | None, args: Sequence[str] | None, variables: Mapping[str, str],
+        files: Files | None = None,
         cwd: str = "/", depth: int = 0,
     ) -> Iterator[Start]:  # fmt: skip
-        """Yield the commands of a shell script that start ranks, also those in scripts that it calls.
+        """Yield the commands of a shell script that start ranks, including commands of scripts called by it.
 
-        env, args: environment and arguments when the script starts; None if unknown. given: variables for if_any, besides those that the
-        script sets. files: where scripts are looked for that it calls; None: nowhere. cwd: absolute folder that it starts in.
+        env, args: environment and arguments when the script starts; None if unknown. given: variables for if_any, besides the
+        script's own. files: places of called scripts; None: none are read. cwd: absolute folder of the start.
         """
         from ranklaunch.adapters.launchers.shared.scripts import shell  # most programs are no scripts
 
         if not self.may_start(text):
             return
         names = set(re.findall(_SET, text))
-        given = {**given, **dict.fromkeys(names, "1")}
+        variables = {**variables, **dict.fromkeys(names, "1")}
         inherited = None if env is None else {**env, **dict.fromkeys(names, UNKNOWN)}
         for command in shell.commands(text, env, args):
             line = command.words[1:] if command.words[0] in ("exec", "command") else command.words
-            found = self.of_words(line, given)
-            if found:
-                yield Start(found, *command[1:])
+            starter = self.of_words(line, variables)
+            if starter:
+                yield Start(starter, *command[1:])
                 continue
             path, *rest = self._script(line) or [""]
             inner = _text(files, absolute(path, cwd)) if files and path and depth < MOST_DEPTH else ""
-            for start in self.in_script(inner, inherited, rest, given, files, cwd, depth + 1):
+            for start in self.in_script(inner, inherited, rest, variables, files, cwd, depth + 1):
                 yield start.within(Start(start.found, *command[1:]))
 
     def _script(self, command: Sequence[str]) -> Sequence[str]:
@@ -245,8 +245,8 @@ def read(files: Files, path: str) -> tuple[Starter, ...]:
     """Return the rows of a user's file. Raises ValueError with the row and the field that are wrong."""
     from ranklaunch import rows  # few users have rows of their own
 
-    found = rows.read(files, path, "starter")
-    for at, row in enumerate(found, 1):
+    table = rows.read(files, path, "starter")
+    for at, row in enumerate(table, 1):
         if not isinstance(row, dict) or not row.get("names"):
             msg = f'row {at}: expected names = ["COMMAND"]'
             raise ValueError(msg)
@@ -254,4 +254,4 @@ def read(files: Files, path: str) -> tuple[Starter, ...]:
         if row.get("options", "") not in ("", *PARSERS):
             msg = f"row {at}: options: expected {', '.join(PARSERS)}"
             raise ValueError(msg)
-    return tuple(map(_row, found))
+    return tuple(map(_row, table))

@@ -49,8 +49,8 @@ class Parser(NamedTuple):
     hyphens: bool = False
 
     def spelled(self, name: str) -> str:
-        """Return the whole long name of an option, also for its beginning. A name that fits no option, or several, stays as it is:
-        argparse refuses that one."""
+        """Return the whole long name of an option, also for its beginning. A name that fits no option, or several, stays unchanged:
+        argparse refuses such a name."""
         if not name.startswith("--"):
             return self.short.get(name[:2], name)
         name = with_underscores(name) if self.hyphens else name
@@ -80,8 +80,8 @@ class Parser(NamedTuple):
 
     def is_told(self, words: Sequence[str], option: str, folder: str) -> bool:
         """Return True if a launcher writes into this folder: by this option, or else by a word of a user's template that is the folder."""
-        given = self.values(words, option)
-        return given[-1] == folder if given else any(folder in (word, word.partition("=")[2]) for word in words)
+        values = self.values(words, option)
+        return values[-1] == folder if values else any(folder in (word, word.partition("=")[2]) for word in words)
 
     def parsed(self, words: Iterable[str]) -> Iterator[Option]:
         """Yield the options with their values, and each other word by itself."""
@@ -95,10 +95,11 @@ class Parser(NamedTuple):
             yield Option(self.spelled(name), "".join((value, *values)), (word, *values), takes is not None)
 
     def read(self, words: Iterable[str]) -> tuple[dict[str, str], str | None, bool]:
-        """Return the last value of each option before the launcher's program, the program (None without one), and True if words that are
-        known only when a script runs may add options.
+        """Return the last value of each option before the launcher's program, the program (None without one), and True if words unknown
+        before a
+        script runs may add options.
 
-        What follows an unknown option up to the next option is let through: it may be the option's value. So is a program's name that
+        Words between an unknown option and the next option are let through: they may be the option's value. So is a program's name that
         begins with a dash.
         """
         values: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Variables of what is started: settings that are added where the user has made none, inherited ones that are removed.
+"""Variables of started processes: settings added where the user has made none, and inherited ones for removal.
 
-Added are the interface of all communication libraries, HCCL's settings on Ascend, as ModelArts' own launcher has them, or better, and what
-makes libraries and Python record what they do.
+Added are the interface of all communication libraries, HCCL's settings on Ascend, equal to ModelArts' own launcher's or better, and
+settings by which libraries and Python record their actions.
 
 Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITELIST_DISABLE, HCCL_SOCKET_IFNAME, HCCL_IF_IP); NCCL's
 (NCCL_SOCKET_IFNAME); for gloo and TensorPipe PyTorch's page "Distributed communication package", "Choosing the network interface".
@@ -75,7 +75,7 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
     """
     env: dict[str, str] = {}
     for variable, value, why in _wanted(job, reader):
-        if not reader.given(variable):
+        if not reader.is_set(variable):
             env[variable.names[-1]] = value
             reader.note(variable, value, why)
     return env
@@ -84,11 +84,11 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
 def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]]:
     on_ascend = job.accelerator == "npu"
     if on_ascend:
-        if reader.given(CONNECT_TIMEOUT) and not 120 <= reader.get(CONNECT_TIMEOUT) <= 7200:
+        if reader.is_set(CONNECT_TIMEOUT) and not 120 <= reader.get(CONNECT_TIMEOUT) <= 7200:
             reader.warn(f"HCCL_CONNECT_TIMEOUT={reader.get(CONNECT_TIMEOUT)}: HCCL takes 120 to 7200 seconds")
         yield CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart"
         yield WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container"
-    name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""
+    name = reader.get(INTERFACE) if on_ascend or reader.is_set(INTERFACE) else ""
     route = re.search(_DEFAULT_ROUTE, reader.text("/proc/net/route")) if on_ascend and not name and job.has_peers else None
     if route:
         name = route[1]
@@ -102,7 +102,7 @@ def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]
 
 def warn_of_recovery(reader: Reader) -> None:
     """Warn of ARF, which needs the other ranks alive."""
-    if not reader.given(MINDSPORE_RECOVERY):
+    if not reader.is_set(MINDSPORE_RECOVERY):
         return
     from ranklaunch.env import recovery  # few jobs set the variable
 
@@ -117,7 +117,7 @@ def recorded(plan: Plan, reader: Reader) -> Plan:
     if job.is_idle:
         return plan
     first = (*of_python(reader), *of_ranks(job, reader, bool(plan.followers)))
-    if job.accelerator == "cpu" and not reader.given(RECORDERS):
+    if job.accelerator == "cpu" and not reader.is_set(RECORDERS):
         return replace(plan, recorders=Recorders(first))
     from ranklaunch.plan import recorders  # a job of CPUs needs none of it
 
@@ -135,12 +135,13 @@ def of_python(reader: Reader) -> tuple[Recorder, ...]:
 
 
 def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]:
-    """Return variables by which every Python below a rank records itself (ranklaunch.rankside), the same on all nodes if for_others.
+    """Return variables for recording every Python below a rank (ranklaunch.rankside), the same on all nodes if for_others.
 
-    for_others: node 0 starts the ranks of all nodes, so that its variables reach theirs. Each node's records belong into its own folder.
+    for_others: node 0 starts the ranks of all nodes, so its variables reach all ranks. Each node's records belong into its
+    own folder.
     """
     records = reader.peek(RANKSIDE)
-    stacks = reader.get(STACKS) if reader.given(STACKS) else records
+    stacks = reader.get(STACKS) if reader.is_set(STACKS) else records
     if not (records or stacks):
         return ()
     others = [folder for folder in reader.env.get("PYTHONPATH", "").split(":") if folder != RANKSIDE_PATH]
@@ -153,13 +154,13 @@ def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]
 
         mark = hashlib.sha256(f"{job.name}\0{reader.account.name}".encode(errors="surrogateescape")).hexdigest()[:8]
         records_dir = f"{BELOW}{join(_run_dir(reader), f'ranklaunch-records-{mark}')}"
-    found = [
+    result = [
         Recorder("PYTHONPATH", path, "RANKLAUNCH_RANKSIDE: every Python records how it starts and how it ends"),
         Recorder(RECORDS_DIR, records_dir, "where these records go"),
     ]
     if not stacks:
-        found.append(Recorder(STACKS.name, "off", f"{reader.told(STACKS)}: no handler for stacks"))
-    return tuple(found)
+        result.append(Recorder(STACKS.name, "off", f"{reader.described(STACKS)}: no handler for stacks"))
+    return tuple(result)
 
 
 # Inherited variables that would mislead a launcher or its ranks: images, operators and earlier launchers leave them behind.

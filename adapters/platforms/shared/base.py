@@ -1,10 +1,10 @@
-"""Base class of platforms, with the rows of platforms.toml and the variables that all platforms share.
+"""Base class of platforms, with the rows of platforms.toml and the variables shared by all platforms.
 
-A row tells where a platform, a scheduler or a script has the number of nodes, the index of this one, and more. The class of a platform with
-rules of its own, which the row names, derives from Place.
+A row tells where a platform, a scheduler or a script has the number of nodes, the index of this one, and more. If a
+platform has rules of its own, the row names its class, which derives from Place.
 
-Whatever a row, a pattern, a file or a class says is offered to the reader as one more source of the same value. So the user's word comes
-first, sources that contradict each other are refused, and plans show where each value is from.
+Any value from a row, a pattern, a file or a class is offered to the reader as one more source. So the user's word comes
+first, contradicting sources are refused, and plans show the source of each value.
 """
 
 from __future__ import annotations
@@ -93,28 +93,28 @@ OF_ALL = (*NAMING, PLATFORM_FILE, PER_RANK, RUN_ID)  # platforms
 
 def per_rank(reader: Reader) -> bool:
     """Return True if the user says that the platform has started a ranklaunch for each rank."""
-    return reader.given(PER_RANK) and reader.get(PER_RANK)
+    return reader.is_set(PER_RANK) and reader.get(PER_RANK)
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
     """Return the index of this node, as an option or a variable says it."""
-    if nodes == 1 and reader.given(variable) and not reader.by_user(variable):
+    if nodes == 1 and reader.is_set(variable) and not reader.by_user(variable):
         return of_one_node(reader, variable)
     own = reader.get(variable)
-    if nodes > 1 and not reader.given(variable):
+    if nodes > 1 and not reader.is_set(variable):
         which = f"{variable.both} does not say" if len(variable.names) == 1 else f"none of {', '.join(variable.names)} says"
         reader.problem(f"{nodes} {what}, but {which} which one this is (0 to {nodes - 1})")
     elif own >= nodes:
-        reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} {what}")
+        reader.problem(f"{reader.described(variable)}: expected 0 to {nodes - 1}, for {nodes} {what}")
     return min(own, nodes - 1)
 
 
 def of_one_node(reader: Reader, variable: Variable[int]) -> int:
     """Return 0, the index of the only node. Warn if the platform's variable says another one."""
     reader.note(variable, "0", "one node")
-    told = reader.candidates(variable)
-    if told and re.fullmatch(r"0*[1-9][0-9]{0,8}", told[0].value.strip()):
-        reader.warn(f"{told[0].source} is {told[0].value.strip()}, but the job has one node: this one trains by itself")
+    candidates = reader.candidates(variable)
+    if candidates and re.fullmatch(r"0*[1-9][0-9]{0,8}", candidates[0].value.strip()):
+        reader.warn(f"{candidates[0].source} is {candidates[0].value.strip()}, but the job has one node: this one trains by itself")
     return 0
 
 
@@ -127,7 +127,7 @@ def attempt(reader: Reader, nodes: int = 1, index: int = 0, job: str = "") -> in
 
     job: name of the job's folder in the log folder, where jobs have one each.
     """
-    if reader.given(ATTEMPT):
+    if reader.is_set(ATTEMPT):
         return reader.get(ATTEMPT)
     logs = folders.job(reader.get(LOG_DIR), job) if job else reader.get(LOG_DIR)
     places = [folders.node(logs, node) for node in {index, *range(min(nodes, FIRST_NODES))}] if nodes > 1 else [logs]
@@ -155,8 +155,8 @@ Texts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Refusal:
-    """A start that is refused. when: conditions that all hold then. text: message, in which {NAME} is a variable. unless: values (nodes,
-    node_index, hosts, master_addr, slots) that allow the start if the user gives one of them."""
+    """Refused start. when: conditions that must all hold. text: message; {NAME} in the text is a variable. unless: values
+    (nodes, node_index, hosts, master_addr, slots); the start is allowed if the user gives one of them."""
 
     when: Texts
     text: str
@@ -165,30 +165,30 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Row:
-    """A platform, as a user's own file may have it too.
+    """A platform, as a row of the table or of a user's own file.
 
-    A condition is NAME (set), A|B (one of them set), NAME=VALUE, NAMES ~ REGEX (the values with blanks between match), /PATH (exists), or !
-    and one of these (does not hold). A pattern is NAMES ~ REGEX, whose first group is the value; + N behind it adds to a number. Of several
-    variables or patterns the first counts, and the others must agree with it.
+    A condition is NAME (set), A|B (one of them set), NAME=VALUE, NAMES ~ REGEX (the values with blanks between match), /PATH (exists), or
+    ! and one of these (does not hold). A pattern is NAMES ~ REGEX, with the value as the first group; + N behind it adds to a number. Of
+    several variables or patterns the first counts, and the rest must agree with the first.
 
-    name: name of the platform, in small letters. sign: conditions that all hold where this is the platform. title: its name for people.
-    recognised_by: its signs for people, if they are not `sign`. started_by: what starts ranklaunch on nodes. why: reason why it is
-    asked before others. sources: pages that document the variables. nodes: variables with the number of nodes. node_index: variables
-    with the index of this node, from 0. slots: variables with the ranks of a node, or of each node. gpus: true if other slots count
-    GPUs. npus: true if slots count NPUs, unless the container has a sign of another device. job_name: variables with the name of the
-    job. attempt: variables with the number of this start, from 1. restarts: variables with the number of restarts, from 0. ranks:
-    variables with the number of all ranks, nodes times slots. hosts: variables with the hosts of all nodes, in node order, with blanks,
-    commas or line breaks between. hosts_file: variables with the path of a file that has a host first on each line. slots_beside: true
-    if both have the slots of each host too, as HOST:N or HOST slots=N. json_file: path of a file with an object of JSON. json_hosts:
-    its key for the hosts of all nodes, in node order. json_node_index: its key for the index of this node, which else is found among
-    the hosts. json_slots: its key for the ranks of each node. master: variables with the host of node 0, HOST or HOST:PORT. own:
-    variables with the host of this node, which is that of node 0 on node 0 alone. node_index_like: patterns for the index. nodes_like:
-    patterns for the number of nodes. slots_like: patterns for the ranks of a node. job_name_like: patterns for the name of the job.
-    attempt_like: patterns for the number of this start. master_like: patterns for the host of node 0. hosts_like: text in which {i} is
-    a node and {A|B} a variable, for the host of each node. hosts_each: the same for the name of a variable that has the host. refuse:
-    starts that are refused. starts_once: how to start ranklaunch on each node, where the job's script runs on the first alone.
-    no_count: what to do if nothing says how many nodes there are. no_first: what to do if nothing says where node 0 is. kills_after_s:
-    seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start minutes apart."""
+    name: name of the platform, in small letters. sign: all conditions hold on this platform. title: its name for people. recognised_by:
+    its signs for people, if they are not `sign`. started_by: starter of ranklaunch on nodes. why: reason to ask this platform before the
+    rest. sources: pages about the variables. nodes: variables with the number of nodes. node_index: variables with the index of this
+    node, from 0. slots: variables with the ranks of a node, or of each node. gpus: true if other slots count GPUs. npus: true if slots
+    count NPUs, unless the container has a sign of another device. job_name: variables with the name of the job. attempt: variables with
+    the number of this start, from 1. restarts: variables with the number of restarts, from 0. ranks: variables with the number of all
+    ranks, nodes times slots. hosts: variables with the hosts of all nodes, in node order, with blanks, commas or line breaks between.
+    hosts_file: variables with the path of a file with a host first on each line. slots_beside: true if both have the slots of each host
+    too, as HOST:N or HOST slots=N. json_file: path of a file with an object of JSON. json_hosts: its key for the hosts of all nodes, in
+    node order. json_node_index: its key for the index of this node; without a key the index is found among the hosts. json_slots: its key
+    for the ranks of each node. master: variables with the host of node 0, HOST or HOST:PORT. own: variables with the host of this node,
+    equal to the host of node 0 on node 0 alone. node_index_like: patterns for the index. nodes_like: patterns for the number of nodes.
+    slots_like: patterns for the ranks of a node. job_name_like: patterns for the name of the job. attempt_like: patterns for the number
+    of this start. master_like: patterns for the host of node 0. hosts_like: text for the host of each node, where {i} is the node and
+    {A|B} a variable. hosts_each: the same for the name of a variable with the host. refuse: starts to refuse. starts_once: how to start
+    ranklaunch on each node, if the job's script runs on the first alone. no_count: advice if nothing says how many nodes there are.
+    no_first: advice if nothing says where node 0 is. kills_after_s: seconds from the platform's signal to its SIGKILL. starts_late: true
+    if nodes start minutes apart."""
 
     name: str
     sign: Texts = ()
@@ -287,9 +287,9 @@ def match(pattern: str, env: Mapping[str, str]) -> re.Match[str] | None:
 
 
 def value_like(pattern: str, env: Mapping[str, str]) -> str:
-    """Return the first group of a pattern that is set, plus the number behind it; "" where it does not match."""
-    found, more = match(pattern, env), re.search(_PLUS, pattern)
-    text = next(filter(None, found.groups()), "") if found else ""
+    """Return the first group of a pattern with a value, plus the number behind the pattern; "" without a match."""
+    matched, more = match(pattern, env), re.search(_PLUS, pattern)
+    text = next(filter(None, matched.groups()), "") if matched else ""
     return str(int(text) + int(more[1])) if more and number(text) is not None else text
 
 
@@ -303,9 +303,9 @@ def filled(text: str, env: Mapping[str, str], index: int = 0) -> str:
     """Return a text with {i} and {A|B} filled in; "" if none of the variables of a place is set."""
     missing = False
 
-    def value(found: re.Match[str]) -> str:
+    def value(match: re.Match[str]) -> str:
         nonlocal missing
-        text = str(index) if found[1] == "i" else next((env[name].strip() for name in found[1].split("|") if env.get(name, "").strip()), "")
+        text = str(index) if match[1] == "i" else next((env[name].strip() for name in match[1].split("|") if env.get(name, "").strip()), "")
         missing = missing or not text
         return text
 
@@ -325,11 +325,11 @@ _SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS,
 def host(value: str) -> str:
     """Return the host of HOST or HOST:PORT."""
     try:
-        (found,) = parse.endpoints(value)
+        (endpoint,) = parse.endpoints(value)
     except ValueError:
         msg = "expected one host, HOST or HOST:PORT"
         raise ValueError(msg) from None
-    return found.host
+    return endpoint.host
 
 
 def listed(value: str) -> tuple[parse.Endpoint, ...]:
@@ -345,15 +345,14 @@ def listed(value: str) -> tuple[parse.Endpoint, ...]:
 
 def own_slots(reader: Reader, nodes: int) -> tuple[int, ...]:
     """Return the slots of each node: the user's word, else the devices here."""
-    return spread(reader, SLOTS, reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),), nodes)
+    return spread(reader, SLOTS, reader.get(SLOTS) if reader.is_set(SLOTS) else (devices(reader),), nodes)
 
 
 class Place:
-    """A platform.
+    """Platform.
 
-    Methods without an underscore are the interface; a class with rules of its own replaces some of
-    them. OWN: variables that the class reads beside those of its row. INDEX: variable of the index,
-    if a fact gives it.
+    Methods without an underscore are the interface; a class with rules of its own replaces some of them. OWN: variables
+    read by the class beside its row's. INDEX: variable of the index, if a fact gives it.
     """
 
     OWN: tuple[Variable[Any], ...] = ()
@@ -382,16 +381,16 @@ class Place:
         row, shared = self.row, (self.nodes, self.node_index, self.slots, self.job_name, self.started)
         own = (self.restarts, self.first, self.hosts, self.file, self.own, self.ranks)
         named = [*(each for each in shared if each.names[1:]), *(each for each in own if each.names)]
-        found = [*named, *self.OWN]
-        found += [HOSTNAME] if any("HOSTNAME" in names_in(pattern) for pattern in (*row.sign, *row.node_index_like)) else []
+        result = [*named, *self.OWN]
+        result += [HOSTNAME] if any("HOSTNAME" in names_in(pattern) for pattern in (*row.sign, *row.node_index_like)) else []
         for value, patterns, meaning, of_node in (
             ("index_of_node", row.node_index_like, "has the index of this node in it", True),
             ("signs", row.patterns, "says that this is the platform, or has a part that counts", False),
         ):
-            known = {*RUN_ID.names[:1], *(name for variable in found for name in variable.names)}
+            known = {*RUN_ID.names[:1], *(name for variable in result for name in variable.names)}
             names = tuple(dict.fromkeys(name for pattern in patterns for name in names_in(pattern) if name not in known))
-            found += [platform_text(f"{row.name}_{value}", names, meaning, per_node=of_node)] if names else []
-        return tuple(found)
+            result += [platform_text(f"{row.name}_{value}", names, meaning, per_node=of_node)] if names else []
+        return tuple(result)
 
     def detect(self, reader: Reader) -> bool:
         """Return True if the environment is this platform's. Never raises."""
@@ -411,9 +410,9 @@ class Place:
 
     def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
         """Return the number of this start of the job on this node, from 1."""
-        if reader.given(self.started):
+        if reader.is_set(self.started):
             return reader.get(self.started)
-        counted = reader.given(self.restarts)
+        counted = reader.is_set(self.restarts)
         if not counted and not self.row.restarts:
             return attempt(reader, nodes, index)
         number = reader.get(self.restarts) + 1 if counted else 1
@@ -439,7 +438,7 @@ class Place:
         row, pod = self.row, kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else ""
         if row.kills_after_s:
             reader.offer(GRACE_S, f"{row.name}, which kills after {row.kills_after_s:g} s", row.kills_after_s * 0.8)
-        if row.starts_late and not reader.given(WAIT_S):
+        if row.starts_late and not reader.is_set(WAIT_S):
             reader.offer(MUSTER_TIMEOUT_S, f"{row.name}, whose nodes start minutes apart", 1800)
         self._refuse(reader)
         self._offer(reader, self._facts(reader))
@@ -473,20 +472,20 @@ class Place:
 
     def _job_of_tasks(self, reader: Reader, program: Program, pod: str = "") -> Job | None:
         """Return the job of workers and ps, None without ps. node_index counts within a task."""
-        found = _workers_and_ps(reader)
-        if not found:
+        workers_and_ps = _workers_and_ps(reader)
+        if not workers_and_ps:
             return None
-        slots = own_slots(reader, len(found.workers))
+        slots = own_slots(reader, len(workers_and_ps.workers))
         return make_job(
             reader,
             program,
             platform=self.NAME,
             name=reader.get(JOB_NAME) or self.NAME,
-            attempt=self.attempt(reader, found.size, found.node_index),
-            hosts=found.hosts,
-            slots=found.slots(slots),
-            node_index=found.node_index,
-            tasks=found,
+            attempt=self.attempt(reader, workers_and_ps.size, workers_and_ps.node_index),
+            hosts=workers_and_ps.hosts,
+            slots=workers_and_ps.slots(slots),
+            node_index=workers_and_ps.node_index,
+            tasks=workers_and_ps,
             instance_name=pod,
         )
 
@@ -513,10 +512,10 @@ class Place:
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         row = self.row
-        found = reader.peek(self.hosts)
-        slots = [each.port for each in found] if row.slots_beside else ()
-        yield from of_hosts(reader.source(self.hosts), [each.host for each in found], slots)
-        if reader.given(self.file):
+        endpoints = reader.peek(self.hosts)
+        slots = [each.port for each in endpoints] if row.slots_beside else ()
+        yield from of_hosts(reader.source(self.hosts), [each.host for each in endpoints], slots)
+        if reader.is_set(self.file):
             yield from self._of_file(reader)
         if row.json_file and reader.files.exists(row.json_file) and not reader.by_user(HOSTS):
             yield from self._of_json(reader, reader.text(row.json_file))
@@ -531,26 +530,26 @@ class Place:
         path = reader.absolute(reader.get(self.file))
         slots: dict[str, int] = {}
         for line_number, line in enumerate(reader.text(path).splitlines(), 1):
-            found = re.fullmatch(_LINE, line.partition("#")[0].strip())
-            if not found:
+            match = re.fullmatch(_LINE, line.partition("#")[0].strip())
+            if not match:
                 continue
-            if not parse.is_host(found[1]) or int(found[2] or 0) > parse.MOST_SLOTS:
+            if not parse.is_host(match[1]) or int(match[2] or 0) > parse.MOST_SLOTS:
                 reader.problem(f"{path}, line {line_number}: expected a host first, and at most {parse.MOST_SLOTS} slots")
                 return
-            slots.setdefault(found[1], int(found[2] or 0))
+            slots.setdefault(match[1], int(match[2] or 0))
         if slots:
             yield from of_hosts(path, [*slots], [*slots.values()] if self.row.slots_beside else ())
             yield from self._own_index(reader, path, [*slots])
-        elif not any(map(reader.given, (self.nodes, HOSTS))):
-            reader.problem(f"{reader.told(self.file)}: {_NO_HOST}")
+        elif not any(map(reader.is_set, (self.nodes, HOSTS))):
+            reader.problem(f"{reader.described(self.file)}: {_NO_HOST}")
 
     def _of_json(self, reader: Reader, text: str) -> Iterator[Fact]:
-        path, found = self.row.json_file, _object(self.row, text)
-        if not found:
+        path, content = self.row.json_file, _object(self.row, text)
+        if not content:
             keys = " and ".join(filter(None, (self.row.json_hosts, self.row.json_node_index, self.row.json_slots)))
             reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.name} and {NODE_INDEX.name}")
             return
-        hosts, slots, index = found
+        hosts, slots, index = content
         yield from of_hosts(path, hosts, slots)
         if index:
             yield NODE_INDEX, f"{self.row.json_node_index} in {path}", index
@@ -560,16 +559,16 @@ class Place:
     def _own_index(self, reader: Reader, path: str, hosts: Sequence[str]) -> Iterator[Fact]:
         """Yield the index of this node by its place among the hosts of a file, if no variable says it."""
         own = self_index.find(reader, hosts)
-        if len(own) == 1 and not reader.given(self.node_index):
+        if len(own) == 1 and not reader.is_set(self.node_index):
             yield NODE_INDEX, f"{path} has {hosts[own[0]]}", own[0]
 
     def _count(self, reader: Reader, sure: bool) -> int:
-        if reader.given(self.nodes):
+        if reader.is_set(self.nodes):
             return reader.get(self.nodes)
         hosts = reader.get(HOSTS)
         if hosts:
             number, source = len(hosts), reader.source(HOSTS)
-        elif reader.given(self.ranks) and self._has_slots(reader):
+        elif reader.is_set(self.ranks) and self._has_slots(reader):
             number, source = self._by_ranks(reader), reader.source(self.ranks)
         else:
             number, source = 1, "default"
@@ -580,7 +579,7 @@ class Place:
 
     def _refuse_uncounted(self, reader: Reader) -> None:
         """Refuse a job whose nodes nothing counts, if the platform numbers them, or should count them."""
-        numbered = reader.given(self.node_index) and not reader.by_user(self.node_index)
+        numbered = reader.is_set(self.node_index) and not reader.by_user(self.node_index)
         if self.row.no_count or numbered:
             names = ", ".join((*self.nodes.names, *HOSTS.names))
             remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.name}"
@@ -588,52 +587,52 @@ class Place:
 
     def _has_slots(self, reader: Reader) -> bool:
         """Return False if nothing says how many ranks a node has, and the row does not want one to be taken for it."""
-        return not self.row.no_count or reader.get(self.ranks) == 1 or reader.given(self.slots) or devices(reader) > 0
+        return not self.row.no_count or reader.get(self.ranks) == 1 or reader.is_set(self.slots) or devices(reader) > 0
 
     def _by_ranks(self, reader: Reader) -> int:
         """Return the number of nodes by the number of all ranks, equal on each node."""
         ranks, slots = reader.get(self.ranks), max(1, *self._slots(reader, 1), 1)
         if ranks % slots:
-            told = f"{reader.told(self.ranks)}, and {slots} slots on this node"
-            reader.problem(f"{told}: which is no number of whole nodes; set {NODES.name} or {SLOTS.name}")
+            described = f"{reader.described(self.ranks)}, and {slots} slots on this node"
+            reader.problem(f"{described}: which is no number of whole nodes; set {NODES.name} or {SLOTS.name}")
         return max(1, ranks // slots)
 
     def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
         """Return the hosts of all nodes: the user's, else those that the platform lists, else node 0's alone."""
-        if nodes > 1 and not reader.given(HOSTS):
+        if nodes > 1 and not reader.is_set(HOSTS):
             self._offer(reader, _made(self.row, reader.env, nodes))
-        found, first = reader.get(HOSTS), reader.peek(self.first)
+        hosts, first = reader.get(HOSTS), reader.peek(self.first)
         alone = nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)
-        if alone or not found:
+        if alone or not hosts:
             if sure and nodes > 1:
                 self._refuse_no_first(reader, nodes)
             return (first or "localhost", *("",) * (nodes - 1))
-        by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
-        if len(found) != nodes:
-            self._refuse_other_number(reader, len(found), by_user)
-            return found[:1] * nodes
-        return found if by_user or not first else self._with_first(reader, found, first)
+        by_user = reader.by_user(HOSTS) or reader.is_set(MASTER_ADDR)
+        if len(hosts) != nodes:
+            self._refuse_other_number(reader, len(hosts), by_user)
+            return hosts[:1] * nodes
+        return hosts if by_user or not first else self._with_first(reader, hosts, first)
 
     def _refuse_other_number(self, reader: Reader, number: int, by_user: bool) -> None:
         more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
-        wrong = f"{reader.source(HOSTS)} names {number} hosts, but {reader.told(NODES)}"
+        wrong = f"{reader.source(HOSTS)} names {number} hosts, but {reader.described(NODES)}"
         reader.problem(f"{wrong}: expected as many names as nodes{more}")
 
     def _with_first(self, reader: Reader, hosts: tuple[str, ...], first: str) -> tuple[str, ...]:
         """Return the hosts, checked against node 0's host as the platform has it."""
         if _differ(hosts[0], first):
-            begins = f"{reader.source(HOSTS)} begins with {hosts[0]}, but {reader.told(self.first)}"
+            begins = f"{reader.source(HOSTS)} begins with {hosts[0]}, but {reader.described(self.first)}"
             reader.problem(f"{begins}: expected the same host; or set {HOSTS.name}")
         return (first, *hosts[1:])
 
     def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
         """Refuse several nodes without a host of node 0; name all variables and files that could give it."""
-        if any(map(reader.given, (self.first, HOSTS, MASTER_ADDR))):
+        if any(map(reader.is_set, (self.first, HOSTS, MASTER_ADDR))):
             return
         row = self.row
         missing = (name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip())
         like = [*missing][:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
-        files = [f"{reader.told(self.file)} ({_NO_HOST})"] if reader.given(self.file) else row.hosts_file
+        files = [f"{reader.described(self.file)} ({_NO_HOST})"] if reader.is_set(self.file) else row.hosts_file
         names = ", ".join((*HOSTS.names, *row.hosts, *files, *like, *row.master, *MASTER_ADDR.names))
         reader.problem(f"{nodes} nodes, but none of {names} says where node 0 is{f': {row.no_first}' if row.no_first else ''}")
 
@@ -642,7 +641,7 @@ class Place:
         if nodes == 1 and not reader.by_user(variable):
             return of_one_node(reader, variable)
         self._refuse_first_alone(reader, nodes)
-        if sure and not reader.given(variable):
+        if sure and not reader.is_set(variable):
             files = (*self.row.hosts_file, *filter(None, [self.row.json_file]))
             of_class = self.INDEX.names if self.INDEX else ()
             of_parts = [name for each in self.row.node_index_like for name in names_in(each)]
@@ -651,7 +650,7 @@ class Place:
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
         number = reader.get(variable)
         if number >= nodes:
-            reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} nodes")
+            reader.problem(f"{reader.described(variable)}: expected 0 to {nodes - 1}, for {nodes} nodes")
         return min(number, nodes - 1)
 
     def _refuse_first_alone(self, reader: Reader, nodes: int) -> None:
@@ -663,33 +662,35 @@ class Place:
 
     def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
         """Return the slots of each node: the user's word, else a list of all nodes', else each node's own, else the devices here."""
-        own, by_user = reader.get(self.slots) if reader.given(self.slots) else (), reader.by_user(self.slots)
+        own, by_user = reader.get(self.slots) if reader.is_set(self.slots) else (), reader.by_user(self.slots)
         each = () if by_user else reader.peek(LISTED_SLOTS)
         if len(each) == nodes > 0:
             if any(number not in each for number in own):
-                told = f"{reader.told(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
-                reader.problem(f"{told}: unset the wrong one or set {SLOTS.name}")
+                described = (
+                    f"{reader.described(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
+                )
+                reader.problem(f"{described}: unset the wrong one or set {SLOTS.name}")
             reader.note(SLOTS, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
             return each
         return spread(reader, self.slots, own if any(own) or by_user else (devices(reader),), nodes)
 
     def _refuse_other_ranks(self, reader: Reader, slots: Sequence[int]) -> None:
         """Refuse a number of ranks that is not nodes times slots. A node without devices has one rank."""
-        said = reader.given(self.ranks) and reader.given(self.slots) and not any(map(reader.by_user, (self.nodes, self.slots)))
-        if said and reader.get(self.ranks) not in (sum(slots), sum(max(1, each) for each in slots)):
-            told = f"{reader.told(self.nodes)} with {reader.told(self.slots)}"
-            reader.problem(f"{reader.told(self.ranks)}, but {told}: expected their product; or set {NODES.name} and {SLOTS.name}")
+        both_set = reader.is_set(self.ranks) and reader.is_set(self.slots) and not any(map(reader.by_user, (self.nodes, self.slots)))
+        if both_set and reader.get(self.ranks) not in (sum(slots), sum(max(1, each) for each in slots)):
+            described = f"{reader.described(self.nodes)} with {reader.described(self.slots)}"
+            reader.problem(f"{reader.described(self.ranks)}, but {described}: expected their product; or set {NODES.name} and {SLOTS.name}")
 
     def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], own: int) -> None:
         """Refuse this node's own host if that is node 0's on another node, or another one on node 0."""
         by_user = any(map(reader.by_user, (self.node_index, HOSTS, MASTER_ADDR)))
-        if len(hosts) == 1 or by_user or not (reader.given(self.own) and reader.given(self.node_index)):
+        if len(hosts) == 1 or by_user or not (reader.is_set(self.own) and reader.is_set(self.node_index)):
             return
         here, first = reader.get(self.own), hosts[0]
         if here == first if own else _differ(here, first):
-            where = f"{reader.told(self.own)} and node 0 is {first}"
+            where = f"{reader.described(self.own)} and node 0 is {first}"
             wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.name}"
-            reader.problem(f"{reader.told(self.node_index)}, but {where}: {wanted}")
+            reader.problem(f"{reader.described(self.node_index)}, but {where}: {wanted}")
 
 
 def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, str]) -> Iterator[Fact]:
@@ -713,10 +714,10 @@ def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
 def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
     """Return the hosts, the slots and the index (as text) of a file of JSON; None for one that does not have them."""
     try:
-        found: Any = json.loads(text)
-        hosts = [parse.host(str(each)) for each in found[row.json_hosts]]
-        slots = [parse.whole(str(each), 0, parse.MOST_SLOTS) for each in found[row.json_slots]] if row.json_slots else []
-        index = str(parse.whole(str(found[row.json_node_index]), 0, len(hosts) - 1)) if row.json_node_index else ""
+        content: Any = json.loads(text)
+        hosts = [parse.host(str(each)) for each in content[row.json_hosts]]
+        slots = [parse.whole(str(each), 0, parse.MOST_SLOTS) for each in content[row.json_slots]] if row.json_slots else []
+        index = str(parse.whole(str(content[row.json_node_index]), 0, len(hosts) - 1)) if row.json_node_index else ""
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return (hosts, slots, index) if len(slots) in (0, len(hosts)) and (slots or not row.json_slots) else None
@@ -735,21 +736,23 @@ def _differ(one: str, other: str) -> bool:
 
 def _workers_and_ps(reader: Reader) -> Tasks | None:
     """Return the workers and ps of a job, None without ps. A platform has offered its values; node_index counts within a task."""
-    if not (reader.given(PS_HOSTS) or reader.given(CONFIG)):
+    if not (reader.is_set(PS_HOSTS) or reader.is_set(CONFIG)):
         return None  # as most jobs
-    found = _tasks(reader)
-    if found:
-        tasks.refuse_duplicates(reader, found)
-        if reader.given(NODES) and reader.get(NODES) != len(found.workers):
-            reader.problem(f"{len(found.workers)} workers are named, but {reader.told(NODES)}: expected the number of workers")
-    return found
+    workers_and_ps = _tasks(reader)
+    if workers_and_ps:
+        tasks.refuse_duplicates(reader, workers_and_ps)
+        if reader.is_set(NODES) and reader.get(NODES) != len(workers_and_ps.workers):
+            reader.problem(
+                f"{len(workers_and_ps.workers)} workers are named, but {reader.described(NODES)}: expected the number of workers"
+            )
+    return workers_and_ps
 
 
 def _tasks(reader: Reader) -> Tasks | None:
-    if not tasks.given(reader, PS_HOSTS):
+    if not tasks.has_hosts(reader, PS_HOSTS):
         return tasks.by_config(reader, TASK, NODE_INDEX)
     workers = reader.get(WORKER_HOSTS) or tuple(map(Endpoint, reader.get(HOSTS)))
     if not workers:
         reader.problem(f"{reader.source(PS_HOSTS)} names ps, but neither {WORKER_HOSTS.both} nor {HOSTS.both} names workers")
-    found = Tasks(workers or (STAND_IN,), reader.get(PS_HOSTS) or (STAND_IN,), tasks.own_task(reader, TASK))
-    return replace(found, index=index(reader, found.size, NODE_INDEX, PS if found.task == PS else "workers"))
+    workers_and_ps = Tasks(workers or (STAND_IN,), reader.get(PS_HOSTS) or (STAND_IN,), tasks.own_task(reader, TASK))
+    return replace(workers_and_ps, index=index(reader, workers_and_ps.size, NODE_INDEX, PS if workers_and_ps.task == PS else "workers"))

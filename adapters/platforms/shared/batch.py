@@ -30,11 +30,11 @@ from ranklaunch.errors import counted as number_of
 
 
 class Tasks(NamedTuple):
-    """Processes that a platform has started for a job.
+    """Processes started by a platform for a job.
 
-    counts: number on each node, () where unknown or uneven. here: number of this one on its node, from 0. variables: source of both.
-    rank: variable with the number of this one in the job, None where there is none. node: place of this node in counts.
-    script: sign that this is no task but the job's script, else "". command: line that starts one ranklaunch on each node.
+    counts: number on each node, () if unknown or uneven. here: number of this one on its node, from 0. variables: source of
+    both. rank: variable with the number of this one in the job, None if none. node: place of this node in counts. script:
+    sign of the job's script instead of a task, else "". command: line for starting one ranklaunch on each node.
     """
 
     counts: Sequence[int]
@@ -83,15 +83,15 @@ class System(Place):
 
     def _folder(self, reader: Reader) -> str:
         """Return the name of the job's folder in the log folder, "" in a log folder of the user's."""
-        return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self.job_id(reader)).strip("_")
+        return "" if reader.is_set(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self.job_id(reader)).strip("_")
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         """Refuse a start by mpirun or torchrun on the only node, before hosts of the batch system look like the user's word."""
-        found = list(super()._facts(reader))
-        if not base.per_rank(reader) and not any(variable is HOSTS and "," in show(value) for variable, _, value in found):
+        facts = list(super()._facts(reader))
+        if not base.per_rank(reader) and not any(variable is HOSTS and "," in show(value) for variable, _, value in facts):
             unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
             unrecognised.refuse_others(reader)
-        yield from found
+        yield from facts
 
     def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
         tasks = self.tasks(reader, len(hosts)) if base.per_rank(reader) else None
@@ -113,7 +113,7 @@ class System(Place):
 
     def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
         """Return the slots of each node. A container may hide the device files of GPUs that the batch system has chosen for the job."""
-        if reader.given(self.slots) and not reader.given(LISTED_SLOTS):
+        if reader.is_set(self.slots) and not reader.is_set(LISTED_SLOTS):
             return settings.spread(reader, SLOTS, reader.get(self.slots), nodes)
         chosen = 0 if devices(reader) else settings.visible_devices(reader, VISIBLE_GPUS)
         if chosen:
@@ -138,14 +138,14 @@ def listed(reader: Reader, path: str) -> dict[str, int]:
 
 def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]:
     """Return how often each host is named. A name that is none is a problem, and {} is returned."""
-    found = Counter[str]()
+    result = Counter[str]()
     for name in filter(None, map(str.strip, names)):
         try:
-            found[parse.host(name)] += 1
+            result[parse.host(name)] += 1
         except ValueError as error:
             reader.problem(f"{source}: {error}, found {name[:60]!r}")
             return {}
-    return found
+    return result
 
 
 def own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
@@ -162,7 +162,7 @@ def refuse_script(reader: Reader, nodes: str, sign: str, command: str) -> None:
 
 
 def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int) -> None:
-    signs = " and ".join(reader.told(variable) for variable in tasks.variables if reader.given(variable))
+    signs = " and ".join(reader.described(variable) for variable in tasks.variables if reader.is_set(variable))
     remedy = "; or --per-rank, with which each stands before one rank" if tasks.rank else ""
     reader.problem(
         f"{signs} on {number_of(nodes, 'node')}: expected one ranklaunch on each node, which starts all ranks there: {tasks.command}, with "
@@ -189,12 +189,16 @@ def job_of_ranks(
     rank, ranks = tasks.rank or NODE_INDEX, max(1, sum(tasks.counts))
     of_host = tasks.counts[tasks.node] if tasks.node < len(tasks.counts) else 0
     sources = ", ".join((*map(reader.source, tasks.variables), rank.names[-1]))
-    told = reader.told(base.PER_RANK)
+    described = reader.described(base.PER_RANK)
     if tasks.here >= of_host:
-        reader.problem(f"{told}: {sources} do not say how many ranks this host has and which of them this is; expected one on each host")
+        reader.problem(
+            f"{described}: {sources} do not say how many ranks this host has and which of them this is; expected one on each host"
+        )
     for variable in (NODES, SLOTS, *PLACING):
         if reader.by_user(variable) and reader.get(variable) != (1,):
-            reader.problem(f"{reader.told(variable)} with {told}: the platform has placed the ranks, each with one slot: leave it out")
+            reader.problem(
+                f"{reader.described(variable)} with {described}: the platform has placed the ranks, each with one slot: leave it out"
+            )
     number = base.index(reader, ranks, rank)
     reader.note(NODES, str(ranks), sources)
     made = make_job(

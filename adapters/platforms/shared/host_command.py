@@ -14,18 +14,18 @@ NOT_YET = "unnamed-0"  # stands for the first host as long as the command has no
 
 
 def offer(reader: Reader) -> None:
-    given = [variable for variable in (HOSTS, HOSTS_FROM, HOSTS_COMMAND) if reader.given(variable)]
-    if len(given) > 1:
-        beside = " beside ".join(reader.candidates(variable)[0].quoted for variable in given)
+    sources = [variable for variable in (HOSTS, HOSTS_FROM, HOSTS_COMMAND) if reader.is_set(variable)]
+    if len(sources) > 1:
+        beside = " beside ".join(reader.candidates(variable)[0].quoted for variable in sources)
         reader.problem(f"{beside}: each of them names the nodes of the job; give one of them")
         return
-    source = reader.candidates(given[0])[0].source
-    if given[0] is HOSTS_COMMAND and reader.arrived.named is None:
+    source = reader.candidates(sources[0])[0].source
+    if sources[0] is HOSTS_COMMAND and reader.arrived.named is None:
         reader.record(HOSTS_COMMAND)
         reader.awaits_hosts = True
         reader.offer(MASTER_ADDR, source, NOT_YET)
         return
-    hosts = _of_file(reader) if given[0] is HOSTS_FROM else _of_command(reader)
+    hosts = _of_file(reader) if sources[0] is HOSTS_FROM else _of_command(reader)
     own = self_index.find(reader, hosts)
     if hosts:
         reader.offer(HOSTS, source, hosts)
@@ -41,7 +41,7 @@ def refuse_another(reader: Reader, host: str) -> None:
 
 
 def _told(reader: Reader) -> str:
-    return next(reader.told(variable) for variable in (HOSTS_FROM, HOSTS_COMMAND) if reader.given(variable))
+    return next(reader.described(variable) for variable in (HOSTS_FROM, HOSTS_COMMAND) if reader.is_set(variable))
 
 
 def _of_file(reader: Reader) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def _of_file(reader: Reader) -> tuple[str, ...]:
     hosts = tuple(batch.listed(reader, path))
     if not hosts:
         there = "expected a host on each line, found none" if reader.files.exists(path) else "no such file"
-        reader.problem(f"{reader.told(HOSTS_FROM)}: {there}")
+        reader.problem(f"{reader.described(HOSTS_FROM)}: {there}")
     return hosts
 
 
@@ -57,7 +57,7 @@ def _of_command(reader: Reader) -> tuple[str, ...]:
     """Return the hosts in a command's output, with anything between them."""
     reader.record(HOSTS_COMMAND)
     words = (reader.arrived.named or "").replace(",", " ").split()
-    hosts = tuple(batch.counted(reader, f"the output of {reader.told(HOSTS_COMMAND)}", words))
+    hosts = tuple(batch.counted(reader, f"the output of {reader.described(HOSTS_COMMAND)}", words))
     if not words:
-        reader.problem(f"{reader.told(HOSTS_COMMAND)}: expected names of hosts in its output, found none")
+        reader.problem(f"{reader.described(HOSTS_COMMAND)}: expected names of hosts in its output, found none")
     return hosts

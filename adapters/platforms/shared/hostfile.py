@@ -19,20 +19,20 @@ _LINE = r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?
 def offer(reader: Reader) -> None:
     """Offer hosts, slots and this node's index. Raise ConfigError if the file cannot be used, or does not have this node."""
     path = _path(reader)
-    found = _slots(reader, path)
-    if not found:
+    slots = _slots(reader, path)
+    if not slots:
         reader.check()
-    reader.offer(HOSTS, path, [*found])
-    reader.offer(SLOTS, path, [*found.values()])
-    if not reader.given(NODE_INDEX):
-        _offer_own(reader, path, tuple(found))
+    reader.offer(HOSTS, path, [*slots])
+    reader.offer(SLOTS, path, [*slots.values()])
+    if not reader.is_set(NODE_INDEX):
+        _offer_own(reader, path, tuple(slots))
 
 
 def _path(reader: Reader) -> str:
-    if not reader.given(HOSTFILE):
+    if not reader.is_set(HOSTFILE):
         reader.note(HOSTFILE, USUAL_HOSTFILE, "platform file")
         return USUAL_HOSTFILE
-    if reader.given(HOSTS):
+    if reader.is_set(HOSTS):
         beside = f"{reader.candidates(HOSTFILE)[0].quoted} beside {reader.candidates(HOSTS)[0].quoted}"
         reader.problem(f"{beside}: both name the nodes of the job; give one of them")
     return reader.absolute(reader.get(HOSTFILE))
@@ -46,22 +46,22 @@ def _slots(reader: Reader, path: str) -> dict[str, int]:
         reader.problem(f"{path}: {error}")
         return {}
     if text is None:
-        reader.problem(f"{reader.told(HOSTFILE)}: no such file, or it cannot be read")
+        reader.problem(f"{reader.described(HOSTFILE)}: no such file, or it cannot be read")
         return {}
-    found: dict[str, int] = {}
+    slots: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.strip()
         if not bare or bare.startswith("#"):
             continue
         match = re.fullmatch(_LINE, bare)
-        wrong = _wrong(match, found)
+        wrong = _wrong(match, slots)
         if wrong or not match:
             reader.problem(f"{path}, line {number}: {wrong}, found {clipped(bare)!r}")
             return {}
-        found[match[1]] = int(match[2])
-    if not found:
+        slots[match[1]] = int(match[2])
+    if not slots:
         reader.problem(f"{path}: expected a line HOST slots=N for each node, found none")
-    return found
+    return slots
 
 
 def _wrong(match: re.Match[str] | None, before: dict[str, int]) -> str:
@@ -77,12 +77,12 @@ def _wrong(match: re.Match[str] | None, before: dict[str, int]) -> str:
 
 
 def _offer_own(reader: Reader, path: str, hosts: Sequence[str]) -> None:
-    found = self_index.find(reader, hosts)
-    if not found and len(hosts) == 1 and parse.is_loopback(hosts[0]):
-        found = [0]
-    if len(found) != 1:
-        which = f"{', '.join(hosts[i] for i in found)} are all" if found else "no line is"
+    indices = self_index.find(reader, hosts)
+    if not indices and len(hosts) == 1 and parse.is_loopback(hosts[0]):
+        indices = [0]
+    if len(indices) != 1:
+        which = f"{', '.join(hosts[i] for i in indices)} are all" if indices else "no line is"
         reader.problem(f"{path}: {clipped(which)} {clipped(self_index.told(reader))}; {NODE_INDEX.both} says which line it is, from 0")
         reader.check()
     else:
-        reader.offer(NODE_INDEX, f"{path} has {hosts[found[0]]}", found[0])
+        reader.offer(NODE_INDEX, f"{path} has {hosts[indices[0]]}", indices[0])

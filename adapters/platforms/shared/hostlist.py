@@ -1,7 +1,7 @@
-"""Slurm's ways to write many nodes in few characters: host names as node[001-003,7],gpu-a[1-2]b[3-4], numbers per node as 2(x3),1.
+"""Slurm's short forms for many nodes: host names as node[001-003,7],gpu-a[1-2]b[3-4], numbers per node as 2(x3),1.
 
-Source: https://slurm.schedmd.com/srun.html (SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE); what it leaves open is as
-`scontrol show hostnames` does it.
+Source: https://slurm.schedmd.com/srun.html (SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE); open points are as in `scontrol
+show hostnames`.
 """
 
 from __future__ import annotations

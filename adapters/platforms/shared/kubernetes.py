@@ -87,9 +87,9 @@ def service(reader: Reader) -> str:
     /etc/hosts."""
     own = stem(own_name(reader))
     for full in names_here(reader) if own else ():
-        found = re.fullmatch(_OF_CLUSTER, full)
-        if found and stem(found["pod"]) == own:
-            return found["service"]
+        match = re.fullmatch(_OF_CLUSTER, full)
+        if match and stem(match["pod"]) == own:
+            return match["service"]
     return ""
 
 
@@ -105,8 +105,8 @@ def names_here(reader: Reader) -> list[str]:
 
 def relative(host: str) -> str:
     """Return POD.SERVICE of a full name: the pods of one namespace know each other by it."""
-    found = re.fullmatch(_OF_CLUSTER, host)
-    return f"{found['pod']}.{found['service']}" if found else host
+    match = re.fullmatch(_OF_CLUSTER, host)
+    return f"{match['pod']}.{match['service']}" if match else host
 
 
 def pods(stem_: str, nodes: int, service_: str) -> tuple[str, ...]:
@@ -132,17 +132,17 @@ def has_pod_index(reader: Reader) -> bool:
 
 def replicated(reader: Reader) -> Pod | None:
     """Return the parts of a set's pod's name. The name of the set is the Service's, or the user's; None for another name."""
-    own, found = "" if on_host_network(reader) else own_name(reader), service(reader)
-    for set_ in (found, reader.seen(JOB_NAME)):
+    own, service_name = "" if on_host_network(reader) else own_name(reader), service(reader)
+    for set_ in (service_name, reader.seen(JOB_NAME)):
         rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", own[len(set_) + 1 :]) if set_ and own.startswith(f"{set_}-") else None
         if rest:
-            return Pod(set_, rest[1], int(rest[2]), found or set_)
+            return Pod(set_, rest[1], int(rest[2]), service_name or set_)
     return None
 
 
 def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
     """Refuse a pod of another Job of the set: its pods count from 0 again, so that two would be node 0."""
-    if pod.job_index and not reader.given(HOSTS):
+    if pod.job_index and not reader.is_set(HOSTS):
         reader.problem(
             f"{told_name(reader)} is a pod of Job {pod.job_index} of {pod.job}: expected all nodes in one Job "
             "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE, or, where it is a pod of the "
@@ -170,13 +170,13 @@ def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ..
     """Return the hosts of a file with a host on each line; () without such a file."""
     try:
         text = reader.files.text(path, MOST_BYTES)
-        found = parse.hosts(",".join(text.split())) if text and text.strip() else ()
+        result = parse.hosts(",".join(text.split())) if text and text.strip() else ()
     except ValueError as error:
         reader.problem(f"{path}: {error}")
         return ()
-    if found:
-        reader.note(variable, ",".join(found), path)
-    return found
+    if result:
+        reader.note(variable, ",".join(result), path)
+    return result
 
 
 def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
@@ -186,12 +186,12 @@ def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
     except ValueError as error:
         reader.problem(f"{path}: {error}")
         return ()
-    found = []
+    result = []
     for i, line in enumerate(text.splitlines(), 1):
         bare = line.partition("#")[0].strip()
         match = re.fullmatch(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*)?([0-9]{1,4})?", bare)
         if bare and (not match or not parse.is_host(match[1])):
             reader.problem(f"{path}: line {i}, {clipped(line)!r}: expected HOST slots=N")
         elif bare and match:
-            found.append((match[1], int(match[2] or 1)))
-    return tuple(found)
+            result.append((match[1], int(match[2] or 1)))
+    return tuple(result)

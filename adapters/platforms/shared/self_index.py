@@ -21,10 +21,11 @@ def find(reader: Reader, hosts: Sequence[str]) -> list[int]:
 
 
 def address(reader: Reader) -> str:
-    """Return the address by which others may reach this node: that of its name in /etc/hosts, else its only one; "" if neither is known."""
-    named = [found for name in sorted(_names(reader)) for found in known(reader).get(name, ())]
-    usable = [found for found in (*named, *_addresses(reader)) if not re.match(r"127\.|169\.254\.|::1$|fe80:", found)]
-    of_version_4 = [found for found in usable if ":" not in found]
+    """Return the address of this node for its peers: the address of its name in /etc/hosts, else its only address; "" if neither is
+    known."""
+    named = [each for name in sorted(_names(reader)) for each in known(reader).get(name, ())]
+    usable = [each for each in (*named, *_addresses(reader)) if not re.match(r"127\.|169\.254\.|::1$|fe80:", each)]
+    of_version_4 = [each for each in usable if ":" not in each]
     return usable[0] if usable and usable[0] in named else of_version_4[0] if len(set(of_version_4)) == 1 else ""
 
 
@@ -37,8 +38,8 @@ def told(reader: Reader) -> str:
 def _names(reader: Reader) -> set[str]:
     """Return the name of this host, and its first part. The kernel's word comes first: HOSTNAME may come from elsewhere."""
     of_kernel = (reader.text(path).strip() for path in _OWN_NAMES)
-    told = next(filter(None, (*of_kernel, reader.env.get("HOSTNAME", ""))), "")
-    return {told, _short(told)} if told else set()
+    name = next(filter(None, (*of_kernel, reader.env.get("HOSTNAME", ""))), "")
+    return {name, _short(name)} if name else set()
 
 
 def _short(host: str) -> str:

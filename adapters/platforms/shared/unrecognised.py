@@ -1,8 +1,8 @@
-"""Detect a container that is one of several nodes although no platform recognised it: each node would train alone, and exit with 0.
+"""Detect a container of a job with several nodes although no platform recognised the job: each node would train alone, and exit with 0.
 
-Schedulers, operators and launchers use similar names for the number of nodes, the index of this node, the address of the first node and
-the list of all nodes. The ending of a variable's name says which of them it is (NAMES); the prefix before it, such as BT_ or JAX_, ties an
-index to its count. RULES are tried in order; the first that applies refuses the start.
+Schedulers, operators and launchers use similar names for the number of nodes, the index of this node, the address of the first node
+and the list of all nodes. The ending of a variable's name gives its kind (NAMES); the prefix before the ending, such as BT_ or JAX_,
+ties an index to its count. RULES are tried in order; the first match refuses the start.
 """
 
 from __future__ import annotations
@@ -92,17 +92,17 @@ Shown = Iterator[Sequence[object]]  # the signs that a rule found, for the messa
 
 def refuse(reader: Reader) -> None:
     """Refuse the start if this container is one of several nodes, unless the user has said how many there are. Warn if it may be."""
-    if any(map(reader.given, (NODES, HOSTS, PLATFORM))):
+    if any(map(reader.is_set, (NODES, HOSTS, PLATFORM))):
         return
     if not any(_number(_text(reader, name)) == 1 for name in OF_MPIRUN_HERE):  # else there is one on each node
         refuse_mpirun(reader, OF_MPIRUN)
     refuse_others(reader)
     signs = _signs(reader)
-    found, doubt = _first(reader, signs, RULES), _first(reader, signs, DOUBTS)
-    if found and _is_rank(reader):
-        reader.warn(f"{found}: a launcher has started this process as a rank, so it is taken for the only node", in_verdict=True)
-    elif found:
-        reader.problem(f"{found}: this container is one of several nodes, of a kind of job that is not known: {_WAYS_OUT}")
+    sign, doubt = _first(reader, signs, RULES), _first(reader, signs, DOUBTS)
+    if sign and _is_rank(reader):
+        reader.warn(f"{sign}: a launcher has started this process as a rank, so it is taken for the only node", in_verdict=True)
+    elif sign:
+        reader.problem(f"{sign}: this container is one of several nodes, of a kind of job that is not known: {_WAYS_OUT}")
     elif doubt and not _is_rank(reader):
         reader.warn(f"{doubt}: this container may be one of several nodes, and runs alone: {_WAYS_OUT}", in_verdict=True)
 
@@ -199,9 +199,9 @@ def _signs(reader: Reader) -> Signs:
     names = re.compile(NAMES, re.VERBOSE | re.IGNORECASE)
     signs: dict[str, list[Sign]] = {kind: [] for kind in names.groupindex}
     for name, text in reader.env.items():
-        found = names.fullmatch(name)
-        if found and text.strip():
-            signs[found.lastgroup or ""].append(_sign(reader, found, text.strip()))
+        match = names.fullmatch(name)
+        if match and text.strip():
+            signs[match.lastgroup or ""].append(_sign(reader, match, text.strip()))
     here = {sign.prefix: sign.number for sign in signs["here"]}
     signs["processes"] = [sign for sign in signs["processes"] if sign.number > here.get(sign.prefix, 1)]
     signs["count"] = [sign for sign in (*signs["count"], *signs["processes"]) if sign.number > 1]
@@ -209,15 +209,15 @@ def _signs(reader: Reader) -> Signs:
     return signs
 
 
-def _sign(reader: Reader, found: re.Match[str], text: str) -> Sign:
+def _sign(reader: Reader, match: re.Match[str], text: str) -> Sign:
     listed = text
-    if found.lastgroup in ("batch", "file"):
+    if match.lastgroup in ("batch", "file"):
         listed = re.sub(r"[ \t].*", "", reader.text(text))  # the first word of each line
-    elif found["cluster"]:
+    elif match["cluster"]:
         listed = " ".join(re.findall(r'"(?:chief|master|worker)"\s*:\s*\[([^\]]*)', text))  # ps are no workers
     number = _number(text)
     hosts = _hosts(listed) if number < 0 else frozenset()
-    return Sign(found[0], text, found["prefix"], len(hosts) if hosts and not found["index"] else number, hosts)
+    return Sign(match[0], text, match["prefix"], len(hosts) if hosts and not match["index"] else number, hosts)
 
 
 def _hosts(text: str) -> frozenset[str]:
@@ -249,7 +249,7 @@ def _is_rank(reader: Reader) -> bool:
 
 def refuse_mpirun(reader: Reader, names: Iterable[str]) -> None:
     """Refuse a start by an mpirun that started several of this process, by its variables. Ranks of ranklaunch may ask for a plan."""
-    if OUTER_RUN in reader.env or any(map(reader.given, (NODES, HOSTS, PLATFORM))):
+    if OUTER_RUN in reader.env or any(map(reader.is_set, (NODES, HOSTS, PLATFORM))):
         return
     several = next((name for name in names if _number(_text(reader, name)) > 1), "")
     if several:

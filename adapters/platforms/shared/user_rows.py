@@ -32,16 +32,16 @@ def read(reader: Reader, taken: Container[str]) -> tuple[Shipped, ...]:
     """Return the rows. taken: names of other platforms. Raise ConfigError with the file, the row and the field that is wrong."""
     path = reader.absolute(reader.get(PLATFORM_FILE))
     try:
-        found = tuple(_checked(fields, at) for at, fields in enumerate(rows.read(reader.files, path, "platform"), 1))
-        names = [each.name for each in found]
+        result = tuple(_checked(fields, at) for at, fields in enumerate(rows.read(reader.files, path, "platform"), 1))
+        names = [each.name for each in result]
         again = next((name for name in names if names.count(name) > 1 or name in taken), "")
         if again:
             msg = f"{again} is the name of another platform: expected a name of its own for each row"
             raise ValueError(msg)
     except (ValueError, RecursionError) as error:
-        msg = f"{reader.told(PLATFORM_FILE)}: {error}"
+        msg = f"{reader.described(PLATFORM_FILE)}: {error}"
         raise ConfigError(msg) from None
-    return found
+    return result
 
 
 def _checked(fields: Any, at: int) -> Shipped:
@@ -55,12 +55,12 @@ def _checked(fields: Any, at: int) -> Shipped:
         raise ValueError(msg)
     for each in refuse:
         rows.check(each, {"when": (), "text": "", **defaults(Refusal)}, f"{where}: refuse")
-    found = made(Shipped, fields)
-    wrong = next(_wrong(found), "")
+    result = made(Shipped, fields)
+    wrong = next(_wrong(result), "")
     if wrong:
         msg = f"{where}: {wrong}"
         raise ValueError(msg)
-    return found
+    return result
 
 
 def _wrong(row: Row) -> Iterator[str]:

@@ -37,14 +37,14 @@ _planning = threading.Lock()  # templates that are compiled once keep the state 
 
 
 def make_plan(env: Mapping[str, str], argv: Sequence[str]) -> Plan:
-    """Return the plan of one node: everything that `ranklaunch run` would do there. Nothing is started or written.
+    """Return the plan of one node: all actions of `ranklaunch run` there. Nothing is started or written.
 
     env: environment variables of the node's container. The environment of this process is not read.
-    argv: words after `ranklaunch run`: options, then `--`, the program and its arguments. With `--node N` the plan is that of node N.
-    With `--root DIR` absolute paths, such as that of a rank table, are looked up below DIR, else on this machine.
+    argv: words after `ranklaunch run`: options, then `--`, the program and its arguments. With `--node N` the plan is for node N.
+    With `--root DIR` absolute paths, such as the path of a rank table, are looked up below DIR, else on this machine.
     Relative paths are looked up from the current folder.
 
-    A template of the user's that Jinja must render is rendered in a child process, which ends before the call returns.
+    A template of the user's with Jinja is rendered in a child process, which ends before the call returns.
     Calls from several threads wait for each other.
 
     Raises UsageError for wrong words, ConfigError for a wrong environment, rank table or template, WaitError if the system has no
@@ -58,13 +58,13 @@ def make_plan(env: Mapping[str, str], argv: Sequence[str]) -> Plan:
 
 
 def make_spec(kind: str, values: Mapping[str, object]) -> str:
-    """Return the job specification that `ranklaunch spec KIND` prints, as text.
+    """Return the job specification, as printed by `ranklaunch spec KIND`.
 
-    kind: the platform that runs the job, such as "volcano", "jobset", "slurm" or "modelarts".
-    values: nested mapping with the keys of docs/spec-values.md, as a file of `--values` and the Helm chart have them.
+    kind: the platform of the job, such as "volcano", "jobset", "slurm" or "modelarts".
+    values: nested mapping with the keys of docs/spec-values.md, as in a file of `--values` and in the Helm chart.
     The key `engine` is replaced by kind.
 
-    A note for the author of a specification that is right as it stands, such as a secret in it, is a UserWarning (module warnings).
+    A note for the author of a correct specification, such as a secret in the text, is a UserWarning (module warnings).
 
     Raises UsageError for an unknown kind, and ConfigError with all problems of the values.
     """
@@ -79,18 +79,20 @@ def make_spec(kind: str, values: Mapping[str, object]) -> str:
 
 
 def read_report(folder: Union[str, os.PathLike[str]]) -> Report:  # noqa: UP007 - evaluated by typing.get_type_hints on Python 3.9
-    """Return the report of a log folder, as `ranklaunch report FOLDER` shows it. Nothing is written, and no running job is asked.
+    """Return the report of a log folder, as shown by `ranklaunch report FOLDER`. Nothing is written, and no running job is
+    asked.
 
-    folder: the log folder of a job (`--log-dir`), the folder of one attempt, or a verdict.json. Times in the report are seconds since 1970.
+    folder: the log folder of a job (`--log-dir`), the folder of one attempt, or a verdict.json. Times in the report are
+    seconds since 1970.
 
-    Raises ConfigError if there is no such folder, or nothing of a job in it that can be read.
+    Raises ConfigError if there is no such folder, or nothing readable of a job inside.
     """
     with _fit_to_show():
         return assembly.report(os.fspath(folder), time.time())
 
 
 def explain_log(text: str) -> Answer:
-    """Return what is known of the errors in a log, as `ranklaunch explain` tells it. The program that wrote the log may be any.
+    """Return the known facts on the errors in a log, as in `ranklaunch explain`. Any program may have written the log.
 
     text: the log. Only its last 16 MiB (as UTF-8), and of these the last 500,000 lines, are searched.
 

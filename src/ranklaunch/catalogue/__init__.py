@@ -1,6 +1,6 @@
-"""Known errors, as data: what the last lines of a failed rank say of why it failed.
+"""Known errors, as data: reasons of a failed rank in its last lines.
 
-The entries are in catalogue/ at the top of the repository, one file a family; here is what looks for them.
+The entries are in catalogue/ at the top of the repository, one file a family; here is the search for them.
 """
 
 from __future__ import annotations

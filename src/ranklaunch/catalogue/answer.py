@@ -1,4 +1,4 @@
-"""What is known of the errors in one log, as a value: `ranklaunch explain` shows it, `ranklaunch.explain_log` returns it."""
+"""Knowledge of the errors in one log, as a value: `ranklaunch explain` shows it, `ranklaunch.explain_log` returns the same."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Log:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of the line that explains a log best, and of further lines.
+    """Explanation of a log: its best known line, and further known lines.
 
     kind: "cause"; "consequence" of a failure elsewhere; "stopped" by somebody; "unknown": no line is known, and all texts are empty.
-    name: of the known error, one of those in docs/known-errors.md. family: the group of errors that it belongs to.
-    line: the line as the log has it, without secrets.
+    name: of the known error, one of docs/known-errors.md. family: group of the error.
+    line: the line from the log, without secrets.
     line_number: from 1; None if no line is known, or if the log's beginning was skipped.
-    meaning, remedy: sentences for people. source: address of the page, source file or thread that proves the entry.
-    retry: "yes" if the same job may go well when it is started again, "elsewhere" if on other hosts, "no" if not, "" if nobody knows.
-    skipped_bytes: bytes at the beginning of the log that were not searched.
-    others: answers for the other known lines, the best first, each without others of its own.
+    meaning, remedy: sentences for people. source: address of the page, source file or thread with the proof of the entry.
+    retry: "yes" if the same job may go well at a new start, "elsewhere" if on other hosts, "no" if not, "" if unknown.
+    skipped_bytes: unsearched bytes at the beginning of the log.
+    others: answers for the other known lines, the best first; each has an empty list here.
     """
 
     kind: Kind = UNKNOWN
@@ -85,11 +85,11 @@ def known_lines(log: Log, find: Callable[[str], list[Finding]] = findings) -> li
     return next(filter(None, map(find, texts)), [])
 
 
-def answer(log: Log, found: Sequence[Finding]) -> Answer:
+def answer(log: Log, findings: Sequence[Finding]) -> Answer:
     """Return the answer made of the known lines of a log."""
-    if not found:
+    if not findings:
         return Answer(skipped_bytes=log.skipped)
-    best, *others = found
+    best, *others = findings
     return _answer(log, best, tuple(_answer(log, each) for each in others))
 
 
@@ -120,7 +120,7 @@ def _plain(answer: Answer) -> dict[str, Any]:
 
 def _without_ours(text: str) -> str:
     """Return a console's text without the lines that ranklaunch wrote; each other line keeps its number."""
-    return _OURS.sub(lambda found: re.sub(r"[^\r\n]+", "", found[0]), text)
+    return _OURS.sub(lambda match: re.sub(r"[^\r\n]+", "", match[0]), text)
 
 
 @functools.lru_cache(maxsize=1)

@@ -25,14 +25,15 @@ GENERAL = frozenset((WORDS, UNCAUGHT, LAST, FAINT))  # not for lines of which an
 
 
 class KnownError(NamedTuple):
-    """pattern: a regular expression that is searched in one line, without what launchers and loggers put in front of it. needed: texts of
-    which each match has one at least.
+    """pattern: a regular expression for one line, without prefixes of launchers and loggers. needed: texts; each match has at least one
+    of
+    them.
 
-    kind: CAUSE, or CONSEQUENCE of a failure elsewhere: of another rank, of a peer, of what this process only reports. An error that can
-    be both is a CONSEQUENCE, and its meaning says so. STOPPED: neither; somebody told the process to end. retry: one of RETRIES, "" where
-    nobody knows. settings: names of values in a plan that the remedy is about. survivable: it counts only where the program did not go on
-    after it. device_fault: a device of the host has failed. peers: patterns whose first group has the numbers of the ranks that a message
-    waits for; of a cause, of those that failed. source: the page, source file or thread that proves it.
+    kind: CAUSE, or CONSEQUENCE of a failure elsewhere: of another rank, of a peer, of a child process. An error with both kinds is a
+    CONSEQUENCE, and its meaning says so. STOPPED: neither; the process was signalled. retry: one of RETRIES, "" if unknown. settings:
+    names of plan values for the remedy. survivable: True if the entry counts only when the program did not go on. device_fault: True if a
+    device of the host has failed. peers: patterns with the numbers of ranks in the first group: of a message, the ranks still awaited;
+    for a cause, the failed ranks. source: the page, source file or thread with the proof.
     """
 
     name: str
@@ -61,8 +62,9 @@ _EXPECTED = {**dict.fromkeys(_TEXTS, "a text"), **dict.fromkeys(_LISTS, "a list 
 
 
 def of_family(data: Any, standings: Sequence[str] = OWN_STANDINGS) -> list[KnownError]:
-    """The entries of a file: {"family": text, "entry": [{"name": ..., "patterns": [...], ...}]}. standings: those that it may give them.
-    Raises ValueError, which says what is wrong and where."""
+    """Return the entries of a file: {"family": text, "entry": [{"name": ..., "patterns": [...], ...}]}. standings: the standings allowed
+    in
+    the file. Raises ValueError, with the problem and its place."""
     if not isinstance(data, dict) or not isinstance(data.get("family"), str) or not isinstance(data.get("entry"), list):
         msg = 'expected "family", a text, and "entry", a list'
         raise ValueError(msg)

@@ -1,7 +1,7 @@
-"""Where the entries come from: the catalogue that is shipped, and folders of users' own.
+"""Sources of the entries: the shipped catalogue, and users' own folders.
 
-What is shipped is written by people in catalogue/*.toml; tools/known_errors.py makes known.json of it, which every Python reads in a few
-milliseconds. A user's folder has files of the same shape, as JSON, or as TOML where Python reads that (3.11).
+People write the shipped entries in catalogue/*.toml; tools/known_errors.py makes known.json of them, for a load within a few
+milliseconds in every Python. A user's folder has files of the same shape, as JSON, or as TOML if Python reads TOML (3.11).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_FILES = 256
 
 @functools.cache
 def shipped() -> tuple[KnownError, ...]:
-    """In the order in which they are tried on a line: the first that matches has it."""
+    """Return the known errors in the order of trial on a line: the first match has the line."""
     text = get_data("ranklaunch.catalogue", _SHIPPED)
     assert text
     return tuple(_row(fields) for fields in json.loads(text))
@@ -41,17 +41,17 @@ def ordered(entries: Iterable[KnownError]) -> tuple[KnownError, ...]:
     return tuple(sorted(entries, key=lambda entry: STANDINGS.index(entry.standing)))
 
 
-def folder_of(given: str, working_folder: str) -> str:
+def folder_of(folder: str, working_folder: str) -> str:
     """Return the folder of the user's own entries. Raise ValueError for a URL: a password in a URL would be shown as part of the path."""
-    if "://" in given:
+    if "://" in folder:
         msg = "expected a folder, not a URL"
         raise ValueError(msg)
-    return absolute(given, working_folder)
+    return absolute(folder, working_folder)
 
 
 def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:
-    """What is shipped, and before it the entries of a user's folder, which win over it, but for what is asked where no entry knows of
-    anything: that has to be there. Raises ValueError."""
+    """Return the entries of a user's folder, then the shipped ones. An own entry replaces the shipped one of its name, except the general
+    ones for lines without an entry: these are always needed. Raises ValueError."""
     names = [name for name in files.names(folder) if name.endswith((".json", ".toml")) and not name.startswith(".")]
     if not names or len(names) > MOST_FILES:
         msg = f"{folder}: {f'more than {MOST_FILES} files' if names else _without_any(files, folder)}"

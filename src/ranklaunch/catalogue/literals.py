@@ -11,12 +11,12 @@ _MOST_OF_A_GROUP = 64  # texts: with more, to look for them takes longer than th
 
 @functools.cache
 def needed(pattern: str) -> tuple[str, ...]:
-    """Return texts of which each match has at least one: of each alternative the longest plain one, or those of a group in it, or ""."""
+    """Return texts, at least one of them in each match: of each alternative the longest plain text, or the texts of its group, or ""."""
     return ("",) if _is_rare(pattern) else _alternatives(iter([*_TOKEN.findall(pattern), ")"]))
 
 
 def in_scope(pattern: str) -> str:
-    """Return the pattern with its leading flags limited to itself, so that it may stand beside others."""
+    """Return the pattern with its leading flags limited to itself, so other patterns may stand beside it."""
     flags = re.match(r"\(\?([a-zA-Z]+)\)", pattern)
     if not flags:
         return pattern

@@ -1,8 +1,8 @@
-"""From the last output of a process to the entry that explains its end best.
+"""Choice of the best entry for a process's end, by its last output.
 
-1. Each line belongs to the first entry that matches.
-2. The last traceback of each process, and where nothing else is known the last lines, are matched with entries for words of any program.
-3. Findings after which the program worked on are dropped.
+1. Each line belongs to the first matching entry.
+2. Entries for words of any program: the last traceback of each process, and the last lines if nothing else is known.
+3. Findings are dropped if the program worked on afterwards.
 4. ROWS chooses the best of the rest; of several in one row the earliest line wins.
 
 No pattern matches the end of a line.
@@ -53,8 +53,9 @@ BESIDE = ("Exception in thread ", "Process ", "future: <")  # a thread, process 
 
 
 class Line(NamedTuple):
-    """One line. written: as the process wrote it, without colours. text: also without timestamps and other prefixes of launchers and
-    loggers. process: the prefix that tells processes apart. quoted: frames of a traceback, and exceptions that Python ignored."""
+    """One line. written: as the process wrote it, without colours. text: also without timestamps and other prefixes of
+    launchers and loggers. process: the prefix for telling processes apart. quoted: frames of a traceback, and exceptions
+    ignored by Python."""
 
     number: int
     written: str
@@ -68,8 +69,8 @@ class Line(NamedTuple):
 
 
 class Traceback(NamedTuple):
-    """One exception, with those that it was raised from. begin: number of the first line. above: the text above. ends: numbers of the
-    lines that name the exceptions, the uncaught one last. of_child: it ended a process that the program had started."""
+    """One exception, with the exceptions before it in its chain. begin: number of the first line. above: the text above. ends: numbers of
+    the lines with the names of the exceptions, the uncaught one last. of_child: the exception ended a child of the program."""
 
     begin: int
     above: str
@@ -264,7 +265,7 @@ def shows_work(line: Line) -> bool:
 
 
 def is_harmless(line: Line) -> bool:
-    """Return True for a line that tells of what programs survive, or of a process that has ended."""
+    """Return True for a line about something survived by programs, or about an ended process."""
     small, written = _small(line), line.written[:_LONGEST]
     if "NCCL WARN" in written:
         return False
@@ -294,10 +295,10 @@ def tried_again(lines: Sequence[Line], number: int) -> bool:
 
 
 def went_on(lines: Sequence[Line], number: int, is_raised: bool, is_light: bool) -> bool:
-    """Return True if the end of an output tells of work behind the line of this number.
+    """Return True if the end of an output shows work after the line of this number.
 
-    is_raised: an exception, below which programs log a line or two on their way out. is_light: so little is known of a failure that any
-    calm last line shows that the program went on.
+    is_raised: an exception; programs log a line or two after one on their way out. is_light: so little is known of a
+    failure that any calm last line shows more work.
     """
     behind = _behind(lines, number)
     last = behind[-_MOST_LINES:]
@@ -495,10 +496,10 @@ class Finding(NamedTuple):
 def find(
     text: str, errors: Sequence[KnownError] = (), by_itself: bool = True, shared: bool = False, code: int | None = None
 ) -> Finding | None:
-    """Return the entry that explains best why the process with this output ended, if any.
+    """Return the best explanation for the end of the process with this output: an entry, if any.
 
-    errors: all entries, if not the shipped ones. by_itself: False for a process that was told to end: words of no entry do not count.
-    shared: several ranks write into the output. code: exit code, if known.
+    errors: all entries, if not the shipped ones. by_itself: False for a stopped process: words without an entry do not
+    count. shared: several ranks write into the output. code: exit code, if known.
     """
     return next(iter(findings(end_of(text), errors, by_itself, shared, code)), None) if text.strip() else None
 
@@ -523,8 +524,8 @@ def findings(
         matches = {number: error for number, error in matches.items() if _may_be_killed(error)}
     end = max((line.number for line in output.lines if line.text.strip()), default=0) if code in _NOT_RUN else -1
     best_first = sorted((number != end, _row(error, output.lines[number]), number) for number, error in matches.items())
-    found = ((number, matches[number]) for *_, number in best_first)
-    return [Finding(error, _shown(output.lines, number, error), skipped + number) for number, error in found]
+    matched = ((number, matches[number]) for *_, number in best_first)
+    return [Finding(error, _shown(output.lines, number, error), skipped + number) for number, error in matched]
 
 
 def _since_restart(text: str) -> str:

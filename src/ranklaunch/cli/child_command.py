@@ -28,9 +28,9 @@ def own_command() -> tuple[str, ...]:
 
 def passed_on(options: Mapping[str, str], ours: Variables) -> list[str]:
     """Return the options of a command line that each child run gets too. ours: options that the child gets in another way."""
-    told = {v.value for v in ours}
+    own_values = {v.value for v in ours}
     named = {v.value: v for v in every_variable() if v.option}
-    return [_option(named[name], value) for name, value in options.items() if name not in told]
+    return [_option(named[name], value) for name, value in options.items() if name not in own_values]
 
 
 def _option(variable: Variable[Any], value: str) -> str:
@@ -38,8 +38,8 @@ def _option(variable: Variable[Any], value: str) -> str:
 
 
 def of_platforms(env: Mapping[str, str], not_inherited: Variables) -> tuple[str, ...]:
-    """Return the names of inherited variables that a child run must not see: those of a platform on which this machine may be, and ours
-    for settings that the child gets by options.
+    """Return the names of inherited variables to hide from a child run: variables of platforms this machine may belong to, and
+    ours for settings passed by options.
     """
     kept = _of_user(not_inherited)
     known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
@@ -63,7 +63,7 @@ def _of_user(not_inherited: Variables) -> set[str]:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Different ones, which those that are asked for one after another need not be: TensorFlow listens on all addresses of a machine."""
+    """Return different ports, since separate requests may return equal ones: TensorFlow listens on all addresses of a machine."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

@@ -102,9 +102,9 @@ def zsh(commands: Sequence[Command]) -> str:
 def _of_zsh(command: Command) -> Iterator[str]:
     """Specifications, as _arguments takes them."""
     for option in command.options:
-        told = "".join(f"\\{each}" if each in "\\[]:" else each for each in option.meaning)
+        escaped = "".join(f"\\{each}" if each in "\\[]:" else each for each in option.meaning)
         what = f"({' '.join(option.legal)})" if option.legal else "_files"
-        yield f"{option.name}=[{told}]:{option.value}:{what}" if option.takes else f"{option.name}[{told}]"
+        yield f"{option.name}=[{escaped}]:{option.value}:{what}" if option.takes else f"{option.name}[{escaped}]"
     if command.words:
         yield f"1:what:({' '.join(command.words)})"
     if command.runs:

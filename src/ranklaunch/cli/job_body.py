@@ -53,7 +53,7 @@ class Body:
     folder: str
 
 
-def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> options.Given | None:
+def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> options.CommandLine | None:
     """Return the request of node 0 as the platform would start it; None without --spec.
 
     Options of the command line come before those of the body's command. --env-file has the
@@ -81,13 +81,13 @@ def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> opt
         parser.refuse(f"{both}: expected one of the two, for every node or for one")
     run_pairs, program = options.JobParser("run", "", USAGE).split(run_words)
     values = {**dict(run_pairs), **dict(pairs)}
-    if body.devices is None and not Reader(inside, NoFiles(), values).given(SLOTS):
+    if body.devices is None and not Reader(inside, NoFiles(), values).is_set(SLOTS):
         msg = f"{where}: the flavor does not say how many devices a node has: give {SLOTS.option} N"
         raise ConfigError(msg)
     for variable in (SPEC, ENV_FILE):
         values.pop(variable.value, None)
     request = options.requested(values, program, inside, own.get(ROOT), recorded=True)
-    return options.Given(replace(request, cwd=body.folder or request.cwd), own)
+    return options.CommandLine(replace(request, cwd=body.folder or request.cwd), own)
 
 
 def parsed(text: str) -> Body:
@@ -190,8 +190,8 @@ def _split(command: str, env: Mapping[str, str]) -> list[str]:
     """Split a command as a shell does, with variables replaced where it would."""
     pieces: list[str] = []
     values: list[str] = []
-    for found, in_quotes in _pieces(command):
-        piece, name = found[0], found[1] or found[2]
+    for match, in_quotes in _pieces(command):
+        piece, name = match[0], match[1] or match[2]
         if name:
             if name not in env:
                 of_image = f"{ENV_FILE.option} FILE gives the variables of the image"
@@ -216,7 +216,7 @@ def _split(command: str, env: Mapping[str, str]) -> list[str]:
         msg = f"algorithm.command={clipped(command)!r}: {error}"
         raise _WrongBodyError(msg) from None
     mark = _MARK.format(r"(\d+)")
-    return [re.sub(mark, lambda found: values[int(found[1])], word) for word in words]
+    return [re.sub(mark, lambda match: values[int(match[1])], word) for word in words]
 
 
 def _is_operator(piece: str, in_quotes: bool) -> bool:
@@ -236,12 +236,12 @@ def _devices(resource: Mapping[str, Any]) -> int | None:
 
 
 def _environments(algorithm: Mapping[str, Any]) -> dict[str, str]:
-    given = algorithm.get("environments", {})
-    found = _object(given, "algorithm.environments")
-    if not all(isinstance(text, str) and "\0" not in text for text in found.values()):
+    environments = algorithm.get("environments", {})
+    environments = _object(environments, "algorithm.environments")
+    if not all(isinstance(text, str) and "\0" not in text for text in environments.values()):
         msg = "algorithm.environments: expected texts by name"
         raise _WrongBodyError(msg)
-    return found
+    return environments
 
 
 def _channels(algorithm: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
@@ -253,22 +253,22 @@ def _channels(algorithm: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
             yield name, folder, each.get("access_method") == "env"
 
 
-def _object(found: Any, path: str) -> dict[str, Any]:
-    if not isinstance(found, dict):
+def _object(result: Any, path: str) -> dict[str, Any]:
+    if not isinstance(result, dict):
         msg = f"{path}: expected an object"
         raise _WrongBodyError(msg)
-    return found
+    return result
 
 
-def _objects(found: Any, path: str) -> list[dict[str, Any]]:
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+def _objects(objects: Any, path: str) -> list[dict[str, Any]]:
+    if not isinstance(objects, list) or not all(isinstance(each, dict) for each in objects):
         msg = f"{path}: expected a list of objects"
         raise _WrongBodyError(msg)
-    return found
+    return objects
 
 
-def _text(found: Any, path: str) -> str:
-    if not isinstance(found, str) or not found:
+def _text(result: Any, path: str) -> str:
+    if not isinstance(result, str) or not result:
         msg = f"{path}: expected a text"
         raise _WrongBodyError(msg)
-    return found
+    return result

@@ -77,9 +77,9 @@ class Parser(options.Parser):
         return f"; here it is {option}" if key else super()._hint(name)
 
 
-def read(kind: str, given: list[tuple[str, str]], program: list[str]) -> JobSpec:
+def read(kind: str, options: list[tuple[str, str]], program: list[str]) -> JobSpec:
     """kind: the engine. given: the options with their texts, in order. Raises UsageError or ConfigError with every problem found."""
-    values, sources, problems = _values(kind, given, program)
+    values, sources, problems = _values(kind, options, program)
     reading = Values(sources)
     spec = reading.spec(values)
     _check([*problems, *reading.problems], spec)
@@ -102,25 +102,25 @@ def warnings(spec: JobSpec) -> list[str]:
 def _warnings_of_launcher(spec: JobSpec) -> Iterator[str]:
     """Yield why `run` will refuse a program that is a launcher itself, by the table of `plan`."""
     program = Program(spec.module or spec.script, spec.args, bool(spec.module))
-    found = starters.Starters().find(program, spec.env)
-    if not found:
+    starter = starters.Starters().find(program, spec.env)
+    if not starter:
         return
     method = {each["name"]: each.get("value", "") for each in pod.environment(spec)}.get(METHOD.names[0], "")
-    instead = found.instead.removeprefix("ranklaunch run ")
-    remedy = f"write {instead}" if instead.startswith("--method") else f"write {instead}, without {found.name}"
-    if found.is_run_within(program):
-        yield f"the program is {found.name}, which would start the same job below this one, so it will not start: {remedy}"
-    elif method and method == found.starter.cluster:
-        yield f"mode={method} has a cluster started already, and {found.name} is for one of its own, so it will not start: {remedy}"
-    elif method and method not in (*launchers.ONCE, found.starter.served_by):
-        yield f"mode={method} would start {found.name}, which starts ranks itself, for each rank, so it will not start: {remedy}"
-    elif not method and not found.starter.served_by:
+    instead = starter.instead.removeprefix("ranklaunch run ")
+    remedy = f"write {instead}" if instead.startswith("--method") else f"write {instead}, without {starter.name}"
+    if starter.is_run_within(program):
+        yield f"the program is {starter.name}, which would start the same job below this one, so it will not start: {remedy}"
+    elif method and method == starter.starter.cluster:
+        yield f"mode={method} has a cluster started already, and {starter.name} is for one of its own, so it will not start: {remedy}"
+    elif method and method not in (*launchers.ONCE, starter.starter.served_by):
+        yield f"mode={method} would start {starter.name}, which starts ranks itself, for each rank, so it will not start: {remedy}"
+    elif not method and not starter.starter.served_by:
         # Unknown: files of the container, and the address of node 0.
         reader = Reader(spec.env, NoFiles(), {})
         places = (Place(spec.nodes, node, "", reader=reader) for node in (0, spec.nodes - 1))
-        wrong = next(filter(None, (place_conflicts.reason(found, place, spec.env) for place in places)), "")
+        wrong = next(filter(None, (place_conflicts.reason(starter, place, spec.env) for place in places)), "")
         if wrong:
-            yield f"nodes={spec.nodes}, and the program is {found.name}, {wrong}, so it will not start: {remedy}"
+            yield f"nodes={spec.nodes}, and the program is {starter.name}, {wrong}, so it will not start: {remedy}"
 
 
 def unknown_kind(kind: str) -> str:
@@ -128,11 +128,11 @@ def unknown_kind(kind: str) -> str:
     return f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}{familiar.word('engine', kind, KINDS)}"
 
 
-def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
+def _values(kind: str, options: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
     """Return the nested values, the option behind each value of the command line, and the problems."""
-    last = dict(given)
+    last = dict(options)
     values: dict[str, Any] = {}
-    for path in filter(None, _every(VALUES, given)):
+    for path in filter(None, _every(VALUES, options)):
         values = _merged(values, _read(path))
     sources: dict[str, str] = {}
     problems: list[Problem] = []
@@ -140,12 +140,12 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
     if IMAGE.value in last:
         whole = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # those of the file's image go with it
         pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
-    pairs += _pairs_set(_every(SET, given), problems)
+    pairs += _pairs_set(_every(SET, options), problems)
     problems += _of_engine(kind, values, pairs)
     for source, path, text in pairs:
         _put(values, path, _of_option(source, path, text, problems))
         sources[path] = source
-    _put_env(values, _every(ENV, given), problems)
+    _put_env(values, _every(ENV, options), problems)
     if program:
         _put_program(values, program)
     values["engine"] = kind
@@ -188,8 +188,8 @@ def _of_option(source: str, path: str, text: str, problems: list[Problem]) -> ob
         return None
 
 
-def _every(option: Option, given: list[tuple[str, str]]) -> list[str]:
-    return [text for value, text in given if value == option.value]
+def _every(option: Option, options: list[tuple[str, str]]) -> list[str]:
+    return [text for value, text in options if value == option.value]
 
 
 def _put(values: dict[str, Any], path: str, value: object) -> None:
@@ -260,10 +260,10 @@ def _yaml() -> Any:
         raise ValueError(msg) from None
 
 
-def _check(found: list[Problem], spec: JobSpec) -> None:
-    if found and all(problem.on_command_line for problem in found):
-        raise UsageError("\n".join(problem.text for problem in found))
-    texts = [problem.text for problem in found] or refuse.problems(spec)
+def _check(problems: list[Problem], spec: JobSpec) -> None:
+    if problems and all(problem.on_command_line for problem in problems):
+        raise UsageError("\n".join(problem.text for problem in problems))
+    texts = [problem.text for problem in problems] or refuse.problems(spec)
     if texts:
         raise ConfigError(list(dict.fromkeys(map(_with_option, texts))))
 

@@ -92,18 +92,18 @@ def _tell(*seen: Any) -> Teller:
 
 
 def opened(
-    given: options.Given, env: Mapping[str, str], make_plan: Callable[[planning.Request], Plan], signals: Signals | None = None
+    command_line: options.CommandLine, env: Mapping[str, str], make_plan: Callable[[planning.Request], Plan], signals: Signals | None = None
 ) -> tuple[Start, Mapping[str, str]]:
     """Return a start with an open log folder, and the inherited environment."""
     # Whatever the environment says of another account: sshd goes by the one that the process has.
-    given = replace(given, request=replace(given.request, account=options.own_account()))
+    command_line = replace(command_line, request=replace(command_line.request, account=options.own_account()))
     outer = _outer(env)
 
     def planned() -> tuple[planning.Request, Plan, Record]:
-        request = _with_hosts(given.request, signals)
+        request = _with_hosts(command_line.request, signals)
         return request, *_opened(request, outer, make_plan)
 
-    request, plan, record = _recorded(given.request, outer, planned)
+    request, plan, record = _recorded(command_line.request, outer, planned)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
     same = replace(request, options={**request.options, ATTEMPT.value: str(plan.job.attempt)})
     start = _start(plan, record, same, make_plan)
@@ -183,7 +183,7 @@ def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
 
 
 def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:
-    if not request.reader().given(HOSTS_COMMAND):
+    if not request.reader().is_set(HOSTS_COMMAND):
         return request
     from ranklaunch.cli import host_command  # most have none
 
@@ -309,7 +309,7 @@ def are_there(names: str, there: Sequence[str]) -> bool:
 
 
 def any_fits(names: str, there: Sequence[str]) -> bool:
-    """Return True if NCCL finds an interface: ^ before the list excludes what it names, = makes whole names of it."""
+    """Return True if NCCL finds an interface: ^ before the list excludes its names, = makes them whole names."""
     excludes = names.startswith("^")
     is_exact = names[excludes:].startswith("=")
     wanted = [name.partition(":")[0] for name in names[excludes + is_exact :].split(",") if name]

@@ -153,8 +153,8 @@ def of_formats(*formats: str) -> Option:
 
 
 class JobParser(Parser):
-    """Of a command that reads a job: an option for each variable that has one. Those that only methods and platforms read come when one
-    is asked for, since to know them is to import all of these. own: variables of this command alone."""
+    """Parser of commands for a job: one option for each variable with an option name. Options of methods and platforms alone
+    are added on demand: to know them is to import all of these. own: variables of this command alone."""
 
     _of_job = True
 
@@ -169,8 +169,8 @@ class JobParser(Parser):
 
         of_one = (*settings.PLAN_VARIABLES, *features.CHECK_VARIABLES, *tuning.VARIABLES)
         of_others = {v.option: v for v in every_variable() if v.option and v not in of_one}
-        found = sorted({**of_others, **self._near}.items())
-        return {name: of_variable(variable, self._default(variable)) for name, variable in found}
+        variables = sorted({**of_others, **self._near}.items())
+        return {name: of_variable(variable, self._default(variable)) for name, variable in variables}
 
     def _hint(self, name: str) -> str:
         from ranklaunch.plan.hints import unknown  # only mistakes need it
@@ -192,27 +192,27 @@ class JobParser(Parser):
 
 
 @dataclass(frozen=True)
-class Given:
+class CommandLine:
     """A parsed command line. own: reads this process's own environment, also where the job's comes from a file."""
 
     request: Request
     own: Reader
 
 
-def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Program | None = None, recorded: bool = False) -> Given:
-    """Return the request that a command line and an environment make. Raises UsageError and ConfigError.
+def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Program | None = None, recorded: bool = False) -> CommandLine:
+    """Return the request from a command line and an environment. Raises UsageError and ConfigError.
 
-    default: the program where none is given, which is otherwise a wrong command line. recorded: the environment is another container's,
-    whose account is known by its HOME alone.
+    default: the program if none is given; without a default, such a command line is wrong. recorded: the environment is
+    another container's; its account is known by its HOME alone.
     """
-    given, words = parser.split(argv)
-    values = dict(given)
+    options, words = parser.split(argv)
+    values = dict(options)
     own = Reader(env, NoFiles(), values)
     env_file, root = own.get(settings.ENV_FILE), own.get(settings.ROOT)
     if root and not os.path.isdir(root):
         raise _wrong(own, settings.ROOT, f"{named(own, settings.ROOT)}: no such folder")
     used = read_env_file(own) if env_file else dict(env)
-    return Given(requested(values, words, used, root, default, recorded=bool(env_file) or recorded), own)
+    return CommandLine(requested(values, words, used, root, default, recorded=bool(env_file) or recorded), own)
 
 
 def requested(
@@ -226,18 +226,18 @@ def requested(
     return Request(program, used, files, values, cwd, account=account, bounded=bounded)
 
 
-def allocated(given: Given) -> Mapping[str, str]:
+def allocated(command_line: CommandLine) -> Mapping[str, str]:
     """Return the environment of the job, with the variables of an allocation of Slurm where one is asked for."""
-    if not given.own.given(settings.SLURM):
-        return given.request.env
+    if not command_line.own.is_set(settings.SLURM):
+        return command_line.request.env
     from ranklaunch.adapters.platforms import slurm
 
-    return slurm.allocated(given.request.env, *given.own.get(settings.SLURM))
+    return slurm.allocated(command_line.request.env, *command_line.own.get(settings.SLURM))
 
 
 def _refuse_lost_logs(reader: Reader) -> None:
     """Where the working folder was removed, what the job leaves would come to stand where nobody looks for it, by default too."""
-    disk.absolute(reader.get(settings.LOG_DIR), "" if reader.given(settings.LOG_DIR) else f"{settings.LOG_DIR.option} ")
+    disk.absolute(reader.get(settings.LOG_DIR), "" if reader.is_set(settings.LOG_DIR) else f"{settings.LOG_DIR.option} ")
 
 
 def bounded(work: Callable[[], Any], what: str) -> Any:
@@ -314,7 +314,7 @@ def _env_bytes(path: str) -> bytes:
     """Return the bytes of a regular file, or of an unnamed pipe. path: "-" is standard input."""
     path = "/dev/stdin" if path == "-" else path
     try:
-        return disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+        return disk.read(disk.readable(path), MOST_ENV_BYTES + 1)
     except disk.NotRegularError as error:
         data = disk.of_pipe(path, MOST_ENV_BYTES + 1, ENV_PIPE_S) if error.kind == disk.FIFO else None
         if data is None:

@@ -15,7 +15,7 @@ _TOLD = ("nodes", "node_index", "hosts", "first_host", "slots", "job_name", "att
 def notes(request: Request, plan: Plan) -> Iterator[str]:
     """Yield a line for each row: the values that the place gave and their sources, or the condition of its sign that does not hold."""
     reader = request.reader()
-    if not reader.given(PLATFORM_FILE):
+    if not reader.is_set(PLATFORM_FILE):
         return
     for row in user_rows.read(reader, ()):
         missing = next((each for each in row.sign if not holds(each, request.env, request.files.exists)), "")

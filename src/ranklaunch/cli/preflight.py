@@ -1,4 +1,4 @@
-"""What would make run fail, or make it wait, as far as that can be seen on this node before anything starts."""
+"""Conditions that would make run fail or wait, as far as visible on this node before anything starts."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _hosts(plan: Plan) -> Iterator[Finding]:
         return
     waited = [name for wait in plan.waits if wait.kind == "hosts" for name in wait.what.split(",")]
     names = list(dict.fromkeys(name for name in (plan.job.master, *waited) if name))
-    unknown = {name: why for name, (found, why) in zip(names, _looked_up(names)) if not found}
+    unknown = {name: why for name, (addresses, why) in zip(names, _looked_up(names)) if not addresses}
     if unknown:
         yield Finding(f"run would wait for hosts: {some(unknown)}")
 
@@ -154,8 +154,8 @@ def _own_name(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
     """Gloo offers other nodes the address that the host's own name stands for, where nobody names an interface."""
     name = socket.gethostname()
     named = any(GLOO_INTERFACE.names[0] in children.environment(process, env) for process in plan.processes)
-    found = _look_up(name)[0] if len(plan.job.everyone) > 1 and plan.processes and not named else []
-    addresses = list(dict.fromkeys(address.sockaddr[0] for address in found))
+    looked_up = _look_up(name)[0] if len(plan.job.everyone) > 1 and plan.processes and not named else []
+    addresses = list(dict.fromkeys(address.sockaddr[0] for address in looked_up))
     if addresses and all(ipaddress.ip_address(address).is_loopback for address in addresses):
         text = f"this host's own name, {name}, stands for {' and '.join(addresses)} here, which Gloo would offer to the other nodes"
         yield Finding(f"{text}: name the interface between them with RANKLAUNCH_INTERFACE or GLOO_SOCKET_IFNAME")

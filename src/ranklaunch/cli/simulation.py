@@ -1,8 +1,9 @@
-"""The supervisor's side of simulate: gives each node its place. Each node's run is a process of one plan, so the job stops as one.
+"""The supervisor's side of simulate: gives each node its place. Each node's run is a process of one plan, so the job stops
+as one.
 
-Nodes have the addresses 127.0.0.1, 127.0.0.2, ... and get RANKLAUNCH_ variables, as on platform local. Where the environment is one of
-ModelArts, they get what that platform would give each container. A rank table has ModelArts' form (group_list). A TensorFlow job of N
-nodes has N workers and N ps. There is no accelerator behind it.
+Nodes have the addresses 127.0.0.1, 127.0.0.2, ... and get RANKLAUNCH_ variables, as on platform local. In an
+environment of ModelArts, they get the same variables as its containers. A rank table has ModelArts' form (group_list).
+A TensorFlow job of N nodes has N workers and N ps. No accelerator is involved.
 """
 
 from __future__ import annotations
@@ -62,19 +63,20 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         "A whole job on this machine.",
         "ranklaunch simulate --nodes N --slots M[,M...] [OPTIONS] -- PROGRAM [ARGS...]",
     )
-    given = options.read(parser, argv, env)
-    plan = make_plan(given)
+    command_line = options.read(parser, argv, env)
+    plan = make_plan(command_line)
     record = Record(plan.job.log_dir)
     record.open()
     start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
-    session = Session(signals, nested.unmarked(given.request.env), guard, has_desk=False)  # its nodes answer, who know the ranks
+    session = Session(signals, nested.unmarked(command_line.request.env), guard, has_desk=False)  # its nodes answer, who know the ranks
     return session.run(start).judgement.exit_code
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The containers that are played. job: its name. slots: of the workers, which come first. ports: of TensorFlow's workers and ps, ()
-    for a job of workers alone. table: path of the rank table, "" where the method has none. on_modelarts: variables are that platform's."""
+    """Simulated containers. job: its name. slots: of the workers, first in order. ports: of TensorFlow's workers and ps, ()
+    for a job of workers alone. table: path of the rank table, "" if the method has none. on_modelarts: variables are
+    ModelArts'."""
 
     job: str
     hosts: tuple[str, ...]
@@ -105,10 +107,10 @@ class Cluster:
         return folders.node(self.log_dir, node)
 
 
-def make_plan(given: options.Given) -> Plan:
+def make_plan(command_line: options.CommandLine) -> Plan:
     """One process per node: the user's command line, with the variables that the platform would set."""
-    _refuse_tasks(given.request.options)
-    reader = given.request.reader()
+    _refuse_tasks(command_line.request.options)
+    reader = command_line.request.reader()
     cluster = _cluster(reader)
     grace_s = reader.get(settings.GRACE_S)
     reader.check()
@@ -119,20 +121,20 @@ def make_plan(given: options.Given) -> Plan:
         nodes=make_nodes(cluster.hosts, [max(1, n) for n in cluster.slots] + [1] * (len(cluster.hosts) - cluster.workers)),
         node_index=0,
         accelerator=cluster.accelerator,
-        program=given.request.program,
+        program=command_line.request.program,
         python=sys.executable,
         log_dir=cluster.log_dir,
     )
     table = (File(cluster.table, rank_table(cluster), "0644"),) if cluster.table else ()
-    processes = tuple(_node(given, cluster, node) for node in range(len(cluster.hosts)))
+    processes = tuple(_node(command_line, cluster, node) for node in range(len(cluster.hosts)))
     return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table, runs=NODES)
 
 
-def _refuse_tasks(given: Mapping[str, str]) -> None:
-    found = [variable.option for variable in TASKS if variable.value in given]
-    if found:
+def _refuse_tasks(options: Mapping[str, str]) -> None:
+    names = [variable.option for variable in TASKS if variable.value in options]
+    if names:
         msg = (
-            f"{found[0]}: simulate gives its containers addresses and tasks of its own, and with --method {tensorflow.NAME} --nodes N has "
+            f"{names[0]}: simulate gives its containers addresses and tasks of its own, and with --method {tensorflow.NAME} --nodes N has "
             "N workers and N ps: leave it out"
         )
         raise UsageError(msg)
@@ -146,7 +148,7 @@ def _cluster(reader: Reader) -> Cluster:
         reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES} containers")
     if method in BY_ADDRESS and nodes > 1:
         reader.problem(
-            f"{reader.told(settings.METHOD)} on {nodes} nodes: {method} starts its scheduler on every "
+            f"{reader.described(settings.METHOD)} on {nodes} nodes: {method} starts its scheduler on every "
             "machine that has node 0's address, and here all nodes share this machine: take --nodes 1 "
             "to run it, or `ranklaunch plan --all-nodes` to see what each node would start; in a checkout "
             f"of ranklaunch `make hosts N={nodes} METHOD={method}` makes several hosts (docs/local.md)"
@@ -165,8 +167,8 @@ def _cluster(reader: Reader) -> Cluster:
         accelerator=reader.get(settings.ACCELERATOR) or settings.find_accelerator(reader, slots[0], False, ("cpu", "default")),
         attempt=_attempt(log_dir),
         log_dir=log_dir,
-        port=reader.get(MASTER_PORT) if reader.given(MASTER_PORT) else port,
-        muster_port=reader.get(settings.MUSTER_PORT) if reader.given(settings.MUSTER_PORT) else muster_port,
+        port=reader.get(MASTER_PORT) if reader.is_set(MASTER_PORT) else port,
+        muster_port=reader.get(settings.MUSTER_PORT) if reader.is_set(settings.MUSTER_PORT) else muster_port,
         secret=secrets.token_hex(16),
         table=os.path.join(log_dir, "platform", "jobstart_hccl.json") if with_table else "",
         on_modelarts=on_modelarts,
@@ -179,13 +181,13 @@ def _is_modelarts(reader: Reader) -> bool:
     return named == "modelarts" if named else PLATFORMS["modelarts"].detect(reader)
 
 
-def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
+def _node(command_line: options.CommandLine, cluster: Cluster, node: int) -> Process:
     return Process(
         name=cluster.name(node),
-        argv=(*own_command(), "run", *passed_on(given.request.options, OURS), "--", *given.request.program.words),
+        argv=(*own_command(), "run", *passed_on(command_line.request.options, OURS), "--", *command_line.request.program.words),
         log=os.path.join(cluster.node_dir(node), "console.log"),
-        env=_environment(given.request.env, cluster, node),
-        unset=of_platforms(given.request.env, NOT_INHERITED),
+        env=_environment(command_line.request.env, cluster, node),
+        unset=of_platforms(command_line.request.env, NOT_INHERITED),
         tag=f"[{cluster.name(node)}] " if len(cluster.hosts) > 1 else "",
         node=node,
     )
@@ -242,7 +244,7 @@ def _of_modelarts(cluster: Cluster, node: int) -> dict[str, str]:
         "VC_WORKER_NUM": str(cluster.workers),
         "VC_WORKER_HOSTS": ",".join(cluster.hosts[: cluster.workers]),
         "MA_LOG_DIR": cluster.node_dir(node),
-        **({"VC_PS_NUM": str(cluster.workers), **{name: f"[{','.join(found)}]" for name, found in lists.items()}} if addresses else {}),
+        **({"VC_PS_NUM": str(cluster.workers), **{name: f"[{','.join(values)}]" for name, values in lists.items()}} if addresses else {}),
     }
 
 

@@ -70,9 +70,9 @@ def text(command: str, description: str, usage: str, options: Iterable[Option], 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     groups = _grouped(options, of_command) if of_job else {"": list(options)}
-    for title, found in groups.items():
+    for title, of_group in groups.items():
         group: Any = made.add_argument_group(title) if title else made
-        for option in found:
+        for option in of_group:
             takes = option.takes or option.may_take
             how: dict[str, Any] = {"metavar": takes} if takes else {"action": "store_true"}
             group.add_argument(option.name, help=option.meaning.replace("%", "%%"), **how)

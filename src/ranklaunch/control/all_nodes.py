@@ -47,12 +47,12 @@ class Circle:
         nodes.hear(DO, self._answer)
         nodes.hear(SAID, self._hear)
 
-    def ask(self, question: Asked, told: Callable[[Answers], object], judge: Callable[[Asked], object]) -> None:
-        """told: gets the answers that come within ANSWER_S. judge: raises one of wire.NOT_UNDERSTOOD for an answer that `told` cannot
-        use."""
+    def ask(self, question: Asked, answered: Callable[[Answers], object], judge: Callable[[Asked], object]) -> None:
+        """Ask all nodes. answered: gets the answers within ANSWER_S. judge: raises one of wire.NOT_UNDERSTOOD for a useless
+        answer."""
         self._last += 1
         timer = self._loop.after(ANSWER_S, partial(self._close, self._last))
-        self._open[self._last] = _Question(told, judge, timer)
+        self._open[self._last] = _Question(answered, judge, timer)
         self._nodes.tell_node_0(ASK, {"number": self._last, "asked": dict(question)})
 
     def _pass_on(self, node: int, body: Mapping[str, Any]) -> None:
@@ -62,8 +62,8 @@ class Circle:
         answer = {"ranks": [], **self._do(body["asked"])}
         pages = list(_pages(answer["ranks"]))
         for page, part in enumerate(pages):
-            said = {**answer, "ranks": part, "page": page, "pages": len(pages)}
-            self._nodes.tell_node_0(DID, {"number": body["number"], "by": body["by"], "said": said})
+            answer_part = {**answer, "ranks": part, "page": page, "pages": len(pages)}
+            self._nodes.tell_node_0(DID, {"number": body["number"], "by": body["by"], "said": answer_part})
 
     def _pass_back(self, node: int, body: Mapping[str, Any]) -> None:
         self._nodes.tell_nodes(SAID, {"number": body["number"], "node": node, "said": body["said"]}, [int(body["by"])])

@@ -35,8 +35,8 @@ DEEPEST = 4  # folders below a log folder: of a job, of a node, of an attempt, a
 
 
 def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer of the newest job that runs on this machine. logs: a log folder, or a folder in it; "" for that of this container's
-    environment. Raises WaitError if no job runs, and ConfigError if the answer refuses or is not understood."""
+    """Return the answer of the newest job on this machine. logs: a log folder, or a folder inside; "" for the one of this
+    container's environment. Raises WaitError if no job runs, and ConfigError if the answer refuses or is not understood."""
     top = disk.absolute(logs or own_logs(env))
     deadline = time.monotonic() + STARTS_S
     while True:

@@ -1,6 +1,6 @@
-"""Desk of a running job: it answers how the job stands, and has it save; opened once the job has lasted a second.
+"""Desk of a running job: answers questions about the job's state, and has the job save; opened once the job has lasted a second.
 
-The node that is asked answers for the whole job. It asks all nodes; for a node that does not answer in time it repeats the last answer,
+The asked node answers for the whole job. The node asks all nodes; for a node without an answer in time, the last answer is repeated
 with its age.
 """
 
@@ -108,12 +108,12 @@ class Desk:
             answer({"error": f"this ranklaunch answers {', '.join(map(str, self._handlers))}"})
 
     def _ask(
-        self, question: Mapping[str, Any], told: Callable[[Answers], object], judge: Callable[[Mapping[str, Any]], object] = len
+        self, question: Mapping[str, Any], answered: Callable[[Answers], object], judge: Callable[[Mapping[str, Any]], object] = len
     ) -> None:
         try:
-            self._circle.ask(question, told, judge)
+            self._circle.ask(question, answered, judge)
         except (WireError, ValueError, TypeError):  # larger than a message
-            told({})
+            answered({})
 
     def _do(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a question of any node."""
@@ -135,8 +135,8 @@ class Desk:
         attempt = self._asked.attempt()
         plan, known, more = attempt.plan, attempt.launchers.living(), self._asked.of_ranks()
         recorded = self._records(attempt)
-        said = recorded.of_ranks(() if plan.job.is_idle else plan.job.node.ranks, known)
-        more = {rank: {**more.get(rank, {}), **said.get(rank, {})} for rank in (*more, *said)}
+        recorded_facts = recorded.of_ranks(() if plan.job.is_idle else plan.job.node.ranks, known)
+        more = {rank: {**more.get(rank, {}), **recorded_facts.get(rank, {})} for rank in (*more, *recorded_facts)}
         ranks = rank_states.ranks(plan, known, attempt.logs.by_rank, more, self._loop.clock())
         if phase == "done":  # all of them have ended with 0
             ranks = [{**each, "state": rank_states.STATES["Z"]} if each.get("state") == "unknown" else each for each in ranks]
@@ -155,15 +155,15 @@ class Desk:
         plan, now = self._plan, self._loop.clock()
         here = plan.job.node_index
         self._known.update({node: (now, each) for node, each in answers.items()})
-        said = dict(sorted({**self._known, here: (now, self._stands())}.items()))
-        silence = _silence(*said[0], now) if 0 in said else None
-        ranks = (_aged(rank, now - at) for at, each in said.values() for rank in each["ranks"])
+        node_answers = dict(sorted({**self._known, here: (now, self._stands())}.items()))
+        silence = _silence(*node_answers[0], now) if 0 in node_answers else None
+        ranks = (_aged(rank, now - at) for at, each in node_answers.values() for rank in each["ranks"])
         return {
             "schema": SCHEMA, "job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt,
             "time": time_now(), "node": here,
-            "nodes": [{"node": i, "host": each.host, **_node(said.get(i), now)} for i, each in enumerate(plan.job.everyone)],
-            "silence": silence, "hang": said[here][1].get("hang"),
-            "launchers": [{"node": i, **launcher} for i, (_, each) in said.items() for launcher in each.get("launchers", ())],
+            "nodes": [{"node": i, "host": each.host, **_node(node_answers.get(i), now)} for i, each in enumerate(plan.job.everyone)],
+            "silence": silence, "hang": node_answers[here][1].get("hang"),
+            "launchers": [{"node": i, **launcher} for i, (_, each) in node_answers.items() for launcher in each.get("launchers", ())],
             "ranks": _merged(ranks),
         }  # fmt: skip
 
@@ -253,5 +253,5 @@ def _aged(rank: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 def _node(answer: tuple[float, Mapping[str, Any]] | None, now: float) -> Mapping[str, Any]:
     if not answer:
         return _UNHEARD
-    at, said = answer
-    return {"phase": said["phase"], "waiting": said["waiting"], "age_s": round(now - at, 1)}
+    at, facts = answer
+    return {"phase": facts["phase"], "waiting": facts["waiting"], "age_s": round(now - at, 1)}

@@ -53,15 +53,15 @@ class Recorded:
 
     def launchers(self) -> list[dict[str, Any]]:
         """Return name, pid, argv, alive, and ended: the exit code that a launcher recorded, None for none."""
-        found: list[dict[str, Any]] = []
+        result: list[dict[str, Any]] = []
         left = MOST_LAUNCHERS
         for process, launcher in self._launchers.items():
             value = {**launcher, "alive": _lives(process), "ended": self._codes.get(process)}
             left -= len(json.dumps(value))
             if left < 0:
                 break
-            found.append(value)
-        return found
+            result.append(value)
+        return result
 
     def of_ranks(self, ranks: Collection[int], known: Mapping[int, Identity]) -> dict[int, dict[str, Any]]:
         """Return head (pid, program, placed_by) and exception (at, from, thread, text) of the ranks with records.

@@ -22,10 +22,11 @@ _Below = Mapping[int, list[tuple[int, Entry]]]
 def ranks(
     plan: Plan, processes: Mapping[int, Identity], outputs: Mapping[int, Output], more: Mapping[int, Mapping[str, Any]], now: float
 ) -> list[dict[str, Any]]:
-    """Return the state of each rank of this node: rank, node, pid (None if unknown or gone), state, cpu_s and rss_kb of its process tree,
-    output_bytes (None if it writes through another node), last_output_s (seconds since it wrote, None before) and the fields in `more`.
+    """Return the state of each rank of this node: rank, node, pid (None if unknown or gone), state, cpu_s and rss_kb of its
+    process tree, output_bytes (None if written through another node), last_output_s (seconds since its last output, None
+    before) and the fields in `more`.
 
-    Ranks of other nodes that write through this one have rank, and the state of their output. now: by the loop's clock.
+    Other nodes' ranks with output through this one have rank, and their output's state. now: by the loop's clock.
     """
     below = tree.by_parent()
     entries = {Identity(pid, entry.start): entry for children in below.values() for pid, entry in children}

@@ -22,8 +22,8 @@ Offer = Callable[[int], tuple[bool, Sequence[str]]]
 
 
 class Saving:
-    """offer: sends a signal to those processes of ranks that catch it; returns True if one does, and the names of ranks without one.
-    ways: by which ranks were asked the last time."""
+    """Requests to save. offer: signals rank processes with a handler; returns True if one has a handler, and the names of
+    ranks without one. ways: used for the last request."""
 
     def __init__(self, offer: Offer, loop: Loop) -> None:
         self._offer = offer
@@ -32,8 +32,8 @@ class Saving:
         self.ways: tuple[str, ...] = ()
 
     def ask(self, save: Save, record: Record) -> dict[str, Any]:
-        """Ask the ranks. Return signal and file: the ways of the plan, "" for none. by: the ways that worked. deaf: ranks that do not catch
-        the signal, and were not sent it. trouble: why the file could not be touched."""
+        """Ask the ranks to save. Return signal and file: the ways of the plan, "" for none. by: the ways with success. deaf: ranks
+        without a handler, not signalled. trouble: why the file could not be touched."""
         now = self._loop.clock()
         if self._last is not None and now - self._last < AGAIN_S:
             return {"again": True}

@@ -1,6 +1,6 @@
-"""Stacks of all ranks for `ranklaunch stacks`: node 0 has evidence taken, and hands on what all nodes have found.
+"""Stacks of all ranks for `ranklaunch stacks`: node 0 has evidence taken, and hands on the findings of all nodes.
 
-Messages: "stacks" to node 0 from the node that was asked; "stacked" back to it, a few ranks in each.
+Messages: "stacks" to node 0 from the asked node; "stacked" back to this node, a few ranks in each.
 """
 
 from __future__ import annotations

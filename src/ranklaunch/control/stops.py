@@ -1,11 +1,11 @@
-"""Stops by a request: how the ranks of this node ended, whether a checkpoint was completed, and how long the platform waited.
+"""Stops by a request: the ends of this node's ranks, the completion of a checkpoint, and the length of the platform's wait.
 
-Nobody says how long a platform waits between its signal and the kill, and some platforms document nothing. So during a stop a byte a second
-is appended to a file in the attempt's folder, and a last line when everything has ended. A file without that line is of a container that
-was killed, so many seconds after the signal.
+Platforms do not report the time between their signal and the kill, and some document nothing. So during a stop a byte a second is
+appended to a file in the attempt's folder, and a last line after the end of all processes. A file without the last line is from a
+container killed so many seconds after the signal.
 
-Checkpoints are known by the trainer's own markers (RANKLAUNCH_PROGRESS_FILE). The markers at the request are compared with those at the
-end, so clocks of file servers do not matter. They may lie on a mount that hangs, so a process of its own looks at them.
+Checkpoints are known by the trainer's own markers (RANKLAUNCH_PROGRESS_FILE). The markers at the request are compared with the
+markers at the end, so clocks of file servers do not matter. Markers may lie on a mount that hangs, so a child process looks at them.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Stops(Companion):
             self.close()
 
     def facts(self) -> Mapping[str, Any]:
-        """Return the facts of the stop for verdict.json. caught_by: ranks that could catch the signal, or the request to save before it.
-        ended_by_themselves, killed: ranks that lived at the request. saved: yes, no or unknown."""
+        """Return the facts of the stop for verdict.json. caught_by: ranks able to catch the signal, or the earlier request to
+        save. ended_by_themselves, killed: ranks alive at the request. saved: yes, no or unknown."""
         if not self._signal:
             return {}
         plan, ended = self._attempt.plan, self._attempt.children.ended
@@ -132,7 +132,7 @@ class Stops(Companion):
         return rank in self._saving or self._attempt.stopper.caught(rank)
 
     def _launchers_ended_well(self, *, of_all_nodes: bool = False) -> bool:
-        """Return True if launchers report that all of their ranks ended with 0: a launcher that killed a rank reports that.
+        """Return True if launchers report exit code 0 for all of their ranks: after killing a rank, a launcher reports the kill.
 
         of_all_nodes: and some launcher has ranks on all nodes."""
         launchers = [child for child in self._attempt.children.ended if child.role == LAUNCHER and child.launcher.starts_ranks]
@@ -167,9 +167,9 @@ def _ends(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, int
 
 
 def saved(before: Marks, after: Marks, heard: Collection[int], killed: Collection[int], *, any_rank: bool, all_well: bool) -> str:
-    """Return "yes", "no" or "unknown": whether a checkpoint was completed between two looks at the markers.
+    """Return "yes", "no" or "unknown" for a checkpoint completed between two looks at the markers.
 
-    heard, killed: ranks that could catch the request, and ranks that were killed after it. all_well: no rank may have failed or been
+    heard, killed: ranks able to catch the request, and ranks killed after it. all_well: no rank may have failed or been
     killed. A file is written when all is there; a folder is made first, so a new one is a checkpoint only then.
     """
     new = None

@@ -33,13 +33,13 @@ _BY_OTHERS = (*map(int, (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SI
 
 @dataclass(frozen=True)
 class Failed:
-    """A process that failed, or may have, with the output that explains its end.
+    """A process with a certain or possible failure, and the output about its end.
 
-    suspect: the process as the culprit, without a reason. output: its last lines, as far as they
-    are known apart. shared: other ranks write into the same output. by_itself: nobody had signalled
-    the process. only_cause: nobody knows whether the process failed, so it counts only if its
-    output names a cause. only_known: the cause must be an entry of its own in the catalogue.
-    launcher: the launcher that reports the process, or whose output is searched.
+    suspect: the process as the culprit, without a reason. output: its last lines, as far as they are
+    known apart. shared: other ranks write into the same output. by_itself: nobody had signalled the
+    process. only_cause: the failure is uncertain, so the process counts only if its output names a
+    cause. only_known: the cause must be an entry of its own in the catalogue. launcher: the launcher
+    with a report on the process, or with the searched output.
     """
 
     suspect: Suspect
@@ -223,8 +223,8 @@ def _never_seen(end: RankEnd, report: Failure | None, node: NodeEnds) -> list[Ra
 
 def _may_have_failed(rank: RankEnd) -> bool:
     """False for a rank that succeeded or was ended by its launcher."""
-    was_told = rank.signal == _SIGTERM or rank.exit_code == _TERMINATED or (rank.signal == _SIGABRT and not rank.by_itself)
-    return rank.exit_code != 0 and not was_told
+    was_stopped = rank.signal == _SIGTERM or rank.exit_code == _TERMINATED or (rank.signal == _SIGABRT and not rank.by_itself)
+    return rank.exit_code != 0 and not was_stopped
 
 
 def _itself(end: RankEnd, node: NodeEnds, *, by_itself: bool) -> Failed:
@@ -317,9 +317,9 @@ def _had_reported(end: RankEnd) -> bool:
 
 
 def _had_begun(end: RankEnd) -> bool:
-    told = min((sent.at for sent in end.sent if sent.at is not None), default=float("inf"))
+    signalled_at = min((sent.at for sent in end.sent if sent.at is not None), default=float("inf"))
     begun = end.launcher.reported_at if end.launcher else None
-    return begun is not None and begun < told
+    return begun is not None and begun < signalled_at
 
 
 def words_of(end: RankEnd) -> str:
@@ -399,10 +399,10 @@ def _before_report_of_host(text: str, report: Failure, job: JobFacts) -> str:
 
 def inner_report(text: str) -> str:
     """Return the report of the last launcher that a program started itself, "" for none."""
-    found = [(match.end(), match.groupdict(), says) for pattern, says in _INNER for match in re.finditer(pattern, text)]
-    if not found:
+    matched = [(match.end(), match.groupdict(), says) for pattern, says in _INNER for match in re.finditer(pattern, text)]
+    if not matched:
         return ""
-    _, groups, says = max(found, key=lambda each: each[0])
+    _, groups, says = max(matched, key=lambda each: each[0])
     code = int(groups.get("code") or -int(groups["signal"]))
     return f"{says.format(**groups)} {f'exited with code {code}' if code >= 0 else f'was killed by signal {-code}'}"
 
@@ -486,5 +486,5 @@ def _without_libraries(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _depth(line: str) -> int:
-    found = _INDENT.match(line)
-    return len(found[1]) if found else 0
+    match = _INDENT.match(line)
+    return len(match[1]) if match else 0

@@ -1,8 +1,7 @@
-"""Suspects of one node: the failed processes, each with the evidence that explains its end. Pure.
+"""Suspects of one node: the failed processes, each with the evidence for its end. Pure.
 
-REASONS are tried in their order for each failure; the first rule that fits explains the failure.
-The kernel's count of kills for memory comes last and wins: it needs all failures of the node, in
-the order of time.
+REASONS are tried in their order for each failure; the first fitting rule explains the failure. The kernel's count of
+kills for memory comes last and wins: it needs all failures of the node, in the order of time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exception records in a few words: what was raised, where, and what caused it.
+"""Exception records in a few words: the exception, its place, and its cause.
 
 ValueError: loss is nan at train.py:88 in step
 caused by KeyError: 'loss' at data.py:12 in batch

@@ -1,5 +1,5 @@
-"""Values of ends.json: how each process of a node ended, the records that it wrote of itself
-(ranklaunch.rankside), and the facts of the job that a verdict needs besides.
+"""Values of ends.json: the end of each process of a node, its own records (ranklaunch.rankside), and further facts of the
+job for a verdict.
 
 Times are seconds since 1970 by node 0's clock. Texts are without secrets.
 """
@@ -61,8 +61,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Raised:
-    """One exception of a chain. link: "" for the one that nobody caught; cause, context or group for those behind it. frames: of the
-    user's code, the innermost last. library: the last frame, where that is a library's."""
+    """One exception of a chain. link: "" for the uncaught one; cause, context or group for the ones behind. frames: of the
+    user's code, the innermost last. library: the last frame, if a library's."""
 
     type: str
     message: str
@@ -73,14 +73,14 @@ class Raised:
 
 @dataclass(frozen=True)
 class Record:
-    """What one process wrote down of itself at one moment. kind: rank, launcher, exception or exit. at: seconds since 1970 by the host's
+    """Statement of one process about itself at one moment. kind: rank, launcher, exception or exit. at: seconds since 1970 by the host's
     clock. monotonic: seconds by the host's monotonic clock. argv: of a rank or launcher. variables: rank variables at exec, of a rank.
-    top: the topmost process with equal variables, of a rank; for a launcher, that of the rank that started it. within: the same, of a
-    rank that was started below another or below the program. parent: of the top, or of the launcher. launcher: name of a launcher, or
-    what placed a rank: ranklaunch, a launcher, or "" for neither. where: main, thread, or process (a child of multiprocessing), of an
-    exception or exit. thread: name of the thread that raised. number: of an exception, from 1 in each process. signal: in whose
-    handler it was raised; None for none. chain: the exception that nobody caught, then those behind it; of an exit, the exception that
-    was being handled. code: exit code. text: argument of sys.exit."""
+    top: the topmost process with equal variables, of a rank; for a launcher, the top of the rank above. within: of a rank started below
+    another rank or below the program, the top of this outer one. parent: of the top, or of the launcher. launcher: name of a launcher;
+    for a rank, its starter: ranklaunch, a launcher, or "" for neither. where: main, thread, or process (a child of multiprocessing), of
+    an exception or exit. thread: name of the raising thread. number: of an exception, from 1 in each process. signal: number of the
+    signal in whose handler the exception was raised; None for none. chain: the uncaught exception, then the exceptions behind; of an
+    exit, the exception in handling. code: exit code. text: argument of sys.exit."""
 
     kind: str
     node: int
@@ -286,12 +286,12 @@ class Tail:
 
 @dataclass(frozen=True)
 class Launcher:
-    """A process that starts ranks, or did the work of several. says_failing: its output tells when it ends its ranks after a failure.
-    own_pid: the pid that it writes of itself, 0 where that is not known. fails_as: exit code of the job if it fails; 0: its own. watched:
-    how ranklaunch knew its ranks: "announced", "files", or "". expected: ranks that it was to start, where they are watched. reported:
-    what its output says of the rank that failed first. reported_at: when that report began. ends_ranks: it said, or was seen, to end its
-    ranks after a failure. failing: ranklaunch told the other nodes so. dismissed: ranklaunch killed it when its report was complete.
-    by_host: what each host's lines report, where it puts the host's name before them (pdsh); () for one host."""
+    """A process that starts ranks, or did the work of several. says_failing: True if its output announces the end of its ranks after a
+    failure. own_pid: its pid by its own output, 0 if unknown. fails_as: exit code of the job if this process fails; 0: its own. watched:
+    how ranklaunch knew its ranks: "announced", "files", or "". expected: expected ranks, if watched. reported: the first failed rank by
+    its output. reported_at: time of the report's first line. ends_ranks: True if this launcher announced, or was seen, to end its ranks
+    after a failure. failing: True if the other nodes know. dismissed: True if ranklaunch killed this process after its complete report.
+    by_host: reports by the lines of each host, if the host's name prefixes the lines (pdsh); () for one host."""
 
     says_failing: bool = False
     own_pid: int = 0
@@ -308,15 +308,15 @@ class Launcher:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How one process ended. rank, local_rank: None for what is no rank. pid: None where the process was never seen. start: clock ticks
-    after boot, as /proc has them, so that pid and start are one process for good. role: rank, launcher, service, step or experiment for a
-    child of ranklaunch; below for a rank that a launcher started; daemon for a killed process that carried ranks of another node. parent:
-    pid of the launcher that started it. status: wait status, None where nobody knows. exit_code: 128+N after signal N. signal: its number,
-    0 for none. at: when the end was seen, None where it was not. sent: signals from ranklaunch, in order. by_itself: False if somebody told
-    it to end before, None for a child, whose `sent` tells. surely: its launcher was stopped then, so it cannot have told it. launcher: None
-    for what starts no ranks. output: its last output, at most 32 KiB; None if the job succeeded. at_stop: the same when it
-    stopped to count, because the process was told to end. records: what the process wrote
-    down of itself."""
+    """The end of one process. rank, local_rank: None for other processes than ranks. pid: None if the process was never seen. start:
+    clock
+    ticks after boot, from /proc; pid and start together name one process for good. role: rank, launcher, service, step or experiment for
+    a child of ranklaunch; below for a rank of a launcher; daemon for a killed process with ranks of another node below. parent: pid of
+    its launcher. status: wait status, None if unknown. exit_code: 128+N after signal N. signal: its number, 0 for none. at: time when the
+    end was seen, None if the end was not seen. sent: signals from ranklaunch, in order. by_itself: False if the process was signalled
+    before; None for a child, see `sent`. surely: True if its launcher was stopped then, and so cannot have signalled the process.
+    launcher: None for a process without ranks of its own. output: its last output, at most 32 KiB; None if the job succeeded. at_stop:
+    output up to the signal after which further output does not count. records: written by the process itself."""
 
     node: int
     rank: int | None
@@ -341,9 +341,10 @@ class RankEnd:
 
 @dataclass(frozen=True)
 class OtherProcess:
-    """A process with records that is no child of ranklaunch and no rank whose pid was known: the Python below a shell, a helper, a child of
-    multiprocessing, a launcher that the program started. rank: number of the rank that its own variables name, None where they name none
-    or where it is a launcher."""
+    """A process with records that is neither a child of ranklaunch nor a rank with a known pid: the Python below a shell, a helper, a
+    child
+    of multiprocessing, a launcher started by the program. rank: the number from its own variables, None if these have none or the process
+    is a launcher."""
 
     pid: int
     start: int
@@ -415,11 +416,12 @@ class RestartSettings:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What the ends belong to. run: id of the job, "" where this node never learned it. attempt: from 1. restart: how often ranks were
-    started again in place before. runs: ranks, program (one on each node) or nodes (each played by a process). node_index: this node. idle:
-    nodes without part in the job. program: its path or module, and its arguments. module: whether it is a module. outputs: of ranks below a
-    launcher, where ranklaunch shows them. kept: the same, where the user keeps them in files. restarts: None where there are none. hang:
-    what is done when the job hangs."""
+    """Facts of the job around the ends. run: id of the job, "" if unknown here. attempt: from 1. restart: how often ranks were started
+    again
+    in place before. runs: ranks, program (one on each node) or nodes (each played by a process). node_index: this node. idle: nodes
+    without part in the job. program: its path or module, and its arguments. module: True if program is a module. outputs: of ranks below
+    a launcher, where ranklaunch shows them. kept: the same, where the user keeps them in files. restarts: None without restarts. hang:
+    the action at a hang of the job."""
 
     name: str
     run: str
@@ -442,9 +444,9 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class NodeEnds:
-    """All ends of one node in one round. stop: None if nobody asked. state: what this node told node 0 for its decision about a restart.
-    lost: what the start barrier (the muster) says of nodes that never reported. ends: children in the order of their ends, and then
-    the ranks below them. others: further processes that wrote down something of themselves."""
+    """All ends of one node in one round. stop: None if nobody asked. state: this node's statement to node 0, for the decision about a
+    restart. lost: statement of the start barrier (the muster) on nodes without a report. ends: children in the order of their ends, and
+    then the ranks below them. others: further processes with records of their own."""
 
     job: JobFacts
     ending: Ending
@@ -462,10 +464,10 @@ def as_json(node: NodeEnds) -> dict[str, Any]:
 
 
 def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Record]]) -> NodeEnds:
-    """Attach to each end the records of its process, and put those of other processes into `others`.
+    """Attach to each end the records of its process, and put the remaining records into `others`.
 
-    A rank that exited before ranklaunch saw it gets the records of its head. Processes that recorded an exception or an exit come first
-    in `others`. records: by pid and start, in the order in which they were written, without secrets.
+    A rank without a pid, because of an early exit, gets the records of its head. Processes with a recorded exception or exit come first
+    there. records: by pid and start, in the order of writing, without secrets.
     """
     remaining = {process: tuple(written[:MOST_RECORDS]) for process, written in records.items()}
     heads = _heads(remaining.keys() - {(end.pid or 0, end.start or 0) for end in node.ends}, remaining)

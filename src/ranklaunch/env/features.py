@@ -32,11 +32,11 @@ def ranks(text: str) -> str:
 
 def size(text: str) -> int:
     """Bytes; a unit is one of 1024."""
-    found = _SIZE.fullmatch(text.strip().upper())
-    if not found:
+    match = _SIZE.fullmatch(text.strip().upper())
+    if not match:
         msg = "expected bytes, such as 100000, 512K, 100M or 1G"
         raise ValueError(msg)
-    return int(found[1]) << (10 * UNITS[found[2]])
+    return int(match[1]) << (10 * UNITS[match[2]])
 
 
 CONSOLE = Variable(
@@ -140,11 +140,11 @@ TRAINJOB_STATUS = Variable(
 def codes(value: str) -> tuple[int, ...]:
     """Exit codes with commas between them."""
     words = [word.strip() for word in value.split(",") if word.strip()]
-    found = [number(word) for word in words]
-    if not all(code and code < 256 for code in found):
+    numbers = [number(word) for word in words]
+    if not all(code and code < 256 for code in numbers):
         msg = "expected exit codes from 1 to 255, with commas between them"
         raise ValueError(msg)
-    return tuple(code for code in found if code)
+    return tuple(code for code in numbers if code)
 
 
 def patterns(value: str) -> tuple[str, ...]:

@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """One container of the job. slots: processes on it (at least 1; 0 where it only serves the others); first_rank: rank of its slot 0.
+    """Container of the job. slots: processes on this node (at least 1; 0 for a node only serving the rest); first_rank: rank
+    of its slot 0.
 
-    task: what it does where the containers of a job differ ("ps" or "worker"), else ""; task_index: its index among those of its task.
-    port: the one at which it is told to listen, 0 where the platform tells none. devices: numbers of those that its ranks use, () where
-    these are the first.
+    task: "ps" or "worker", in jobs with both, else ""; task_index: its index among nodes with its task. port: its listening
+    port, 0 if the platform assigns none. devices: numbers of its ranks' devices, () for the first ones.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs of a node
@@ -52,8 +52,8 @@ WRAPPERS = (
 
 @dataclass(frozen=True)
 class Program:
-    """The user's program as given: `path` of a file, or a module name when `module` is true; args are never looked into. stands_for: the
-    one that it starts in the end, where it is a program of ours."""
+    """User's program as given: `path` of a file, or a module name when `module` is true; args are never looked into.
+    stands_for: the program started in the end, if this one is ours."""
 
     path: str
     args: tuple[str, ...] = ()

@@ -113,18 +113,18 @@ def init_method(value: str) -> str:
 
 def cores(value: str) -> tuple[int, ...]:
     """Numbers and ranges with commas, as the system and DeepSpeed write them: each number once, in ascending order."""
-    found: list[int] = []
+    result: list[int] = []
     for part in value.strip().split(","):
         first, dash, last = part.partition("-")
         try:
             low, high = whole(first, 0, MOST_CORES), whole(last if dash else first, 0, MOST_CORES)
         except ValueError:
             low, high = 0, -1
-        if low > high or (found and low <= found[-1]):
+        if low > high or (result and low <= result[-1]):
             msg = "expected core numbers in ascending order, such as 0-7,16-23"
             raise ValueError(msg)
-        found.extend(range(low, high + 1))
-    return tuple(found)
+        result.extend(range(low, high + 1))
+    return tuple(result)
 
 
 def debug_port(value: str) -> int:
@@ -164,9 +164,9 @@ def counts(value: str) -> tuple[int, ...]:
 
 def allocation(value: str) -> tuple[int, int]:
     """Nodes, and GPUs of each: nodes=4,gpus=8, or nodes=4."""
-    found = re.fullmatch(r"nodes=([0-9]{1,9})(?:,gpus=([0-9]{1,9}))?", value)
+    match = re.fullmatch(r"nodes=([0-9]{1,9})(?:,gpus=([0-9]{1,9}))?", value)
     try:
-        return whole(found[1] if found else "", 1, MOST_NODES), whole((found and found[2]) or "0", 0, MOST_SLOTS)
+        return whole(match[1] if match else "", 1, MOST_NODES), whole((match and match[2]) or "0", 0, MOST_SLOTS)
     except ValueError:
         wrong = next((part for part in value.split(",") if not re.fullmatch(r"(nodes|gpus)=[0-9]{1,9}", part)), value)
         reason = f"; {wrong[:60]!r} is none of them" if wrong != value else ""

@@ -1,7 +1,7 @@
 """Tables of variables, and the reader that turns an environment into typed values.
 
-A Variable says which environment variables may give one value, in which order, what the value means and who sets it. Reading,
-provenance in plans, the reference page in docs/ and the tests all come from these tables; a variable is named nowhere else.
+A Variable has the environment variables for one value, in their order, the value's meaning, and its setter. Reading, provenance in
+plans, the reference page in docs/ and the tests all come from these tables; a variable is named nowhere else.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Reading:
-    """Origin of one value: the text that counts, its source, and the texts that it overrode. Secrets are hidden, long texts clipped."""
+    """Origin of one value: the effective text, its source, and the overridden texts. Secrets are hidden, long texts clipped."""
 
     name: str
     value: str
@@ -98,13 +98,13 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Variable(Generic[T_co]):
-    """One value of the job and where it may come from.
+    """One value of the job and its possible sources.
 
-    value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
-    before all of them. parse: text to value, as the functions of ranklaunch.env.parse; raises ValueError with what was expected. agree:
-    variables that are set must say the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to
-    node of one job; ends_with_index: by nothing but the node's index at its end. is_switch: its option takes no value, and means true.
-    may_take: what help calls a number that may follow a switch all the same.
+    value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes before
+    all of them. parse: text to value, as the functions of ranklaunch.env.parse; raises ValueError with the expected form. agree: set
+    variables must have the same value (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to node of
+    one job; ends_with_index: by nothing but the node's index at its end. is_switch: its option takes no value, and means true. may_take:
+    help's name for an optional number after a switch.
     """
 
     value: str
@@ -168,10 +168,9 @@ ROOT_ACCOUNT = Account("root", "/root", True)
 
 @dataclass(frozen=True)
 class Arrived:
-    """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
-    offered, by node and name. missed: paths of files that this node has waited for in vain and can do without. named: what a command for
-    the names of hosts has written; None: it was not run. restart: how many times the ranks were started again in place.
-    run_id: of the job, as node 0 has handed it over."""
+    """Facts from the start of the job, for a second plan with them. addresses: IPv4, by host. shared: offers of nodes, by node and name.
+    missed: paths of optional files, awaited on this node in vain. named: output of the command for the names of hosts; None: the command
+    was not run. restart: how many times the ranks were started again in place. run_id: of the job, as node 0 has handed it over."""
 
     addresses: Mapping[str, str] = field(default_factory=dict)
     shared: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
@@ -182,8 +181,9 @@ class Arrived:
 
 
 class Reader:
-    """Typed access to one environment. ledger: where each value came from, of all that were read. Adapters tell it what they find wrong;
-    check() raises all of that at once. elsewhere: variables left out because their values are another node's, by name, with that node."""
+    """Typed access to one environment. ledger: sources of all values read so far. Adapters report wrong values here; check() raises all
+    of
+    them at once. elsewhere: variables left out because their values are another node's, by name, with that node."""
 
     def __init__(
         self,
@@ -214,14 +214,14 @@ class Reader:
 
     def get(self, variable: Variable[T]) -> T:
         """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
-        found = self.candidates(variable)
-        if not found:
+        candidates = self.candidates(variable)
+        if not candidates:
             self.note(variable, show(variable.default), DEFAULT)
             return variable.default
         if variable.agree:
-            self._refuse_disagreement(variable, found)
-        first = found[0]
-        self.note(variable, first.value, first.source, found[1:])
+            self._refuse_disagreement(variable, candidates)
+        first = candidates[0]
+        self.note(variable, first.value, first.source, candidates[1:])
         try:
             return variable.parse(first.value)
         except ValueError as error:
@@ -233,14 +233,14 @@ class Reader:
 
     def peek(self, variable: Variable[T]) -> T:
         """Return a value, or its default without a note in the plan."""
-        return self.get(variable) if self.given(variable) else variable.default
+        return self.get(variable) if self.is_set(variable) else variable.default
 
     def record(self, variable: Variable[T]) -> None:
         """Puts into the ledger who says a value, where nothing here needs the value itself. A malformed text is a problem all the same."""
         self.get(variable)
 
     def note(self, variable: Variable[T], value: str, source: str, overrides: Iterable[Candidate] = ()) -> None:
-        """Record the value that the job has, and the source of it: a Candidate's, or words where it follows from several or none."""
+        """Record the job's value and its source: a Candidate's, or words if the value follows from several or none."""
         self.ledger.note(variable.value, value, source, overrides)
 
     def absolute(self, path: str) -> str:
@@ -251,7 +251,7 @@ class Reader:
         """Return the text of a file; "" where it cannot be read, is too large, or is no text."""
         return text_of(self.files, path)
 
-    def given(self, variable: Variable[T]) -> bool:
+    def is_set(self, variable: Variable[T]) -> bool:
         return bool(self.candidates(variable))
 
     def candidates(self, variable: Variable[T]) -> list[Candidate]:
@@ -325,8 +325,8 @@ class Reader:
         reading = self.ledger.reading(variable.value)
         return reading.source if reading and reading.source != DEFAULT else variable.name
 
-    def told(self, variable: Variable[T]) -> str:
-        """A value as it was given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable that could give it."""
+    def described(self, variable: Variable[T]) -> str:
+        """Return a value as given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable able to give it."""
         reading = self.ledger.reading(variable.value)
         return f"{self.source(variable)}={reading.value}" if reading else variable.name
 
@@ -335,12 +335,12 @@ class Reader:
         reading = self.ledger.reading(variable.value)
         return f"{self.source(variable)}={reading.value!r}" if reading else variable.name
 
-    def _refuse_disagreement(self, variable: Variable[T], found: list[Candidate]) -> None:
-        told = [c for c in found if not c.by_user]
-        if len(told) < 2 or len(told) != len(found):
+    def _refuse_disagreement(self, variable: Variable[T], candidates: list[Candidate]) -> None:
+        of_platform = [c for c in candidates if not c.by_user]
+        if len(of_platform) < 2 or len(of_platform) != len(candidates):
             return
-        first = told[0]
-        for other in told[1:]:
+        first = of_platform[0]
+        for other in of_platform[1:]:
             if _same(variable.parse, first.value, other.value):
                 continue
             self.problem(

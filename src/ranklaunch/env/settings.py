@@ -291,11 +291,11 @@ def make_job(
     folder: str = "",
     own_logs: bool = False,
 ) -> Job:
-    """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
+    """Return the job from a platform's facts and the user's own variables. Slots 0 (a CPU flavour) mean one process.
 
-    accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
-    only_launches: node 0 of several starts the ranks of the others and has none. folder: where the platform runs the program, if it says.
-    own_logs: the platform says that the log folder is each node's own. Else each of several has a folder of its own in it.
+    accelerator: kind and source to assume without a sign in the container. tasks: of the hosts, if they differ. only_launches: node 0 of
+    several starts the ranks of the other nodes and has none. folder: the platform's folder for the program, if given. own_logs: the
+    platform says that the log folder is each node's own. Else each of several nodes has a folder of its own inside.
     """
     rank_table = _rank_table(reader)
     master = reader.get(MASTER_ADDR)
@@ -330,10 +330,11 @@ def make_job(
 
 def _warn_of_loopback(reader: Reader, hosts: Sequence[str]) -> None:
     """Warn of a host of node 0, by the user, that each node finds on itself. Where all hosts are such, one host plays several nodes."""
-    variable: Variable[object] = MASTER_ADDR if reader.given(MASTER_ADDR) else HOSTS
+    variable: Variable[object] = MASTER_ADDR if reader.is_set(MASTER_ADDR) else HOSTS
     if reader.by_user(variable) and parse.is_loopback(hosts[0]) and not all(map(parse.is_loopback, hosts)):
         reader.warn(
-            f"{reader.told(variable)}: each of the {len(hosts)} nodes would look for node 0 on itself: give the host by which the others "
+            f"{reader.described(variable)}: each of the {len(hosts)} nodes would look for node 0 on itself: give the host "
+            f"by which the others "
             "reach node 0, unless all nodes run on one host"
         )
 
@@ -344,7 +345,7 @@ def _at_least_one(slots: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def log_dir(reader: Reader, node_index: int | None = None, job: str = "") -> str:
-    """The log folder; in it, where several may have it, a folder of the job's and in that one of the node's."""
+    """Return the log folder, or if shared by several, the job's folder in it, and there the node's folder."""
     logs = reader.absolute(reader.get(LOG_DIR))
     logs = folders.job(logs, job) if job else logs
     return logs if node_index is None else folders.node(logs, node_index)
@@ -362,8 +363,8 @@ def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int
 
 def devices(reader: Reader) -> int:
     """Accelerators that processes of the container can use: one slot for each."""
-    found = [count for count in (_devices(reader, kind) for kind in _DEVICES) if count]
-    number, source = next((count for count in found if count[0]), (0, "default"))
+    counts = [count for count in (_devices(reader, kind) for kind in _DEVICES) if count]
+    number, source = next((count for count in counts if count[0]), (0, "default"))
     reader.note(SLOTS, str(number), source)
     return number
 
@@ -398,26 +399,26 @@ def _warn_of_unreadable_lists(reader: Reader, kind: str) -> None:
 
 
 def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
-    """Where more ranks are asked for on this node than it has devices, unless the platform knows more of it and has said so. A container
-    whose devices are not in /dev says nothing."""
-    found = usable_devices(reader, kind)
-    if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
-        what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
+    """Warn if this node is asked for more ranks than it has devices, unless the platform knows more and has said so. A
+    container without devices in /dev says nothing."""
+    usable = usable_devices(reader, kind)
+    if usable and usable[0] < slots and not any(warning.startswith(reader.described(SLOTS)) for warning in reader.warnings):
+        what = f"{usable[0]} {kind.upper()}{'' if usable[0] == 1 else 's'}"
         remedy = f"{SLOTS.both} says another number"
-        reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
+        reader.warn(f"{reader.described(SLOTS)}: {slots} ranks on this node, which has {what} ({usable[1]}); {remedy}")
 
 
 def usable_devices(reader: Reader, kind: str) -> tuple[int, str] | None:
     """Return the number of devices of a kind that processes can use, MIG devices too, and the source of it; None without any."""
-    found = _devices(reader, kind) if kind in _DEVICES else None
-    if found and len(mig_devices(reader)) > found[0]:  # one device file may have several
+    result = _devices(reader, kind) if kind in _DEVICES else None
+    if result and len(mig_devices(reader)) > result[0]:  # one device file may have several
         return len(mig_devices(reader)), VISIBLE_GPUS.names[0]
-    return found
+    return result
 
 
 def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:
-    """How many devices a process may see; None where nobody has chosen. As CUDA reads it: set and empty is none, and the first entry that
-    names no device ends the list. CUDA takes the number that an entry begins with: 0-7 is device 0."""
+    """Return how many devices a process may see; None if nobody has chosen. As in CUDA: set and empty is none, and the first
+    entry without a device's name ends the list. CUDA takes the number at the start of an entry: 0-7 is device 0."""
     value = reader.env.get(variable.names[0])
     if value is None:
         return None
@@ -447,7 +448,7 @@ def rank_table(reader: Reader) -> str:
 
 
 def rank_table_file(value: str, files: Files) -> str:
-    """The file that RANK_TABLE_FILE means: a file, or the folder that it is in or will be put into."""
+    """Return the file meant by RANK_TABLE_FILE: a file, or the folder for the file, present or future."""
     if not files.is_dir(value) and (value.endswith(".json") or files.exists(value)):
         return value
     paths = [join(value, name) for name in RANK_TABLE_NAMES]
@@ -456,9 +457,9 @@ def rank_table_file(value: str, files: Files) -> str:
 
 
 def _rank_table(reader: Reader) -> str:
-    path, found = rank_table(reader), reader.candidates(RANK_TABLE)
+    path, candidates = rank_table(reader), reader.candidates(RANK_TABLE)
     if path:
-        reader.note(RANK_TABLE, path, found[0].source if found else "platform file", found[1:])
+        reader.note(RANK_TABLE, path, candidates[0].source if candidates else "platform file", candidates[1:])
     return path
 
 
@@ -481,9 +482,9 @@ def _accelerator_signs(reader: Reader) -> Iterator[tuple[str, str]]:
 
 
 def _python(reader: Reader, folder: str) -> str:
-    given = reader.get(PYTHON)
-    if given:
-        return reader.absolute(given) if folder and "/" in given else given
+    python = reader.get(PYTHON)
+    if python:
+        return reader.absolute(python) if folder and "/" in python else python
     search = reader.env.get("PATH", "")
     name = "python3" if not which("python", search, reader.files) and which("python3", search, reader.files) else "python"
     reader.note(PYTHON, name, "PATH")

@@ -1,6 +1,6 @@
-"""Jobs whose containers have different tasks, as TensorFlow's have: ps, which hold the variables, and workers, which train on them.
+"""Jobs with different tasks in their containers, as in TensorFlow: ps hold the variables, workers train on them.
 
-The job's nodes are the workers, then the ps. What a platform knows of them is put together here.
+The job's nodes are the workers, then the ps. A platform's knowledge of them is put together here.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Tasks:
     def placed(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """The nodes with their tasks and ports."""
         names = [(WORKER, i) for i in range(len(self.workers))] + [(PS, i) for i in range(len(self.ps))]
-        told = zip(nodes, names, self.endpoints)
-        return tuple(node._replace(task=task, task_index=i, port=endpoint.port) for node, (task, i), endpoint in told)
+        places = zip(nodes, names, self.endpoints)
+        return tuple(node._replace(task=task, task_index=i, port=endpoint.port) for node, (task, i), endpoint in places)
 
 
-def given(reader: Reader, hosts: Variable[tuple[Endpoint, ...]]) -> bool:
+def has_hosts(reader: Reader, hosts: Variable[tuple[Endpoint, ...]]) -> bool:
     """Return True for a list of hosts, also a malformed one. An empty array is none."""
     return any(candidate.value.strip("[] \t") for candidate in reader.candidates(hosts)[:1])
 
@@ -85,14 +85,14 @@ def own_task(reader: Reader, variable: Variable[str]) -> str:
     """ps or worker: another task is a problem where there are ps."""
     task = reader.get(variable).strip()
     if task not in (PS, WORKER):
-        reader.problem(f"{reader.told(variable)}: expected ps or worker, since hosts of ps are given")
+        reader.problem(f"{reader.described(variable)}: expected ps or worker, since hosts of ps are given")
         return WORKER
     return task
 
 
-def refuse_duplicates(reader: Reader, found: Tasks) -> None:
+def refuse_duplicates(reader: Reader, workers_and_ps: Tasks) -> None:
     """Two that listen at one address: one of the lists is another job's, or another task's."""
-    for endpoint, count in Counter(found.endpoints).items():
+    for endpoint, count in Counter(workers_and_ps.endpoints).items():
         if count > 1 and endpoint != STAND_IN:
             address = f"{endpoint.host}:{endpoint.port}" if endpoint.port else endpoint.host
             reader.problem(
@@ -104,23 +104,23 @@ def refuse_duplicates(reader: Reader, found: Tasks) -> None:
 def by_config(reader: Reader, task: Variable[str], index: Variable[int]) -> Tasks | None:
     """What an inherited TF_CONFIG says, where its cluster is of ps and workers; None for any other, which is the program's own matter.
     task and index come first where they are given."""
-    if not reader.given(CONFIG):
+    if not reader.is_set(CONFIG):
         return None
     try:
         result = _from_config(json.loads(reader.get(CONFIG)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         expected = '{"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}}'
-        reader.warn(f"{reader.told(CONFIG)} is not understood: expected {expected}")
+        reader.warn(f"{reader.described(CONFIG)} is not understood: expected {expected}")
         return None
     if not result:
         return None
     result = replace(
         result,
-        task=own_task(reader, task) if reader.given(task) else result.task,
-        index=reader.get(index) if reader.given(index) else result.index,
+        task=own_task(reader, task) if reader.is_set(task) else result.task,
+        index=reader.get(index) if reader.is_set(index) else result.index,
     )
     if result.task not in (PS, WORKER) or result.index >= result.size or not result.workers:
-        reader.problem(f"{reader.told(CONFIG)}: {result.task} {result.index} is not in its cluster")
+        reader.problem(f"{reader.described(CONFIG)}: {result.task} {result.index} is not in its cluster")
         return None
     return result
 

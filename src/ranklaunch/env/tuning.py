@@ -13,11 +13,11 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 def size(value: str) -> int:
     """Parse bytes, as 34359738368, 512m, 32g or 32GiB. Raises ValueError."""
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(?:i?b)?", value.strip().lower())
-    if not found or not float(found[1]):
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(?:i?b)?", value.strip().lower())
+    if not match or not float(match[1]):
         msg = "expected bytes, as 34359738368 or 32g"
         raise ValueError(msg)
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 _BY_FILE = "what the configuration's autotuning section says, else"

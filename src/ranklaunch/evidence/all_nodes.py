@@ -38,8 +38,8 @@ class OfRank:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Evidence of all nodes. recorded: ranks named by flight recorders; behind: by NCCL's RAS; mute: ranks whose recorders did not answer.
-    silent: nodes that did not answer. failed: by node, why it could take no evidence."""
+    """Evidence of all nodes. recorded: ranks named by flight recorders; behind: by NCCL's RAS; mute: ranks with silent
+    recorders. silent: nodes without an answer. failed: by node, why evidence was impossible."""
 
     ranks: Mapping[int, OfRank] = field(default_factory=dict)
     recorded: tuple[Missing, ...] = ()

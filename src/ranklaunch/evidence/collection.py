@@ -1,10 +1,10 @@
-"""Evidence of a running job: the companion of an attempt that has it taken on all nodes at once.
+"""Evidence of a running job: plugin of an attempt, for a collection on all nodes at once.
 
-Evidence is taken when a hang is suspected, when somebody asks, or when the first failure is one that another rank may have caused: before
-the stop erases what that rank was doing.
+Evidence is taken when a hang is suspected, on request, or at a first failure that may be the fault of another rank: before the stop
+erases the other rank's state.
 
-Messages: any node tells node 0 "evidence" with the reason, and whether the job ends. Node 0 numbers it and tells all nodes "evidence". Each
-node tells node 0 "taken", a few ranks a message.
+Messages: any node tells node 0 "evidence" with the reason, and whether the job ends. Node 0 numbers the request and tells all nodes
+"evidence". Each node tells node 0 "taken", a few ranks a message.
 """
 
 from __future__ import annotations
@@ -158,10 +158,10 @@ class Taking(Companion):
             text = stacks.written_on_abort(output.tail.decode(errors="replace"))
             folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
 
-    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
-        """Return a note on the ranks that held the job up, after a time-out. The reason of an alarm has it already. After other
-        failures a rank may be outside a collective because it has not noticed the broken connection yet."""
-        names = [suspect.culprit.error.name for suspect in found if suspect.culprit and suspect.culprit.error]
+    def notes(self, ending: Ending, suspects: Sequence[Suspect]) -> tuple[str, ...]:
+        """Return a note on the ranks holding the job up, after a time-out. The reason of an alarm has this already. After other
+        failures a rank may be outside a collective because the broken connection is not noticed yet."""
+        names = [suspect.culprit.error.name for suspect in suspects if suspect.culprit and suspect.culprit.error]
         timed_out = any(blame.TIMEOUT in name for name in (self._at_stop, *names))
         return (self._holds_up,) if self._holds_up and timed_out and not ending.hung else ()
 
@@ -315,8 +315,8 @@ class Taking(Companion):
 def _holds_up(gathered: Gathered, ranks: Sequence[int]) -> str:
     """Return a note on the ranks that the evidence sets apart after a time-out. ranks: of the job.
 
-    Only ranks that live count: a rank that died had waited, but maybe in another operation than the others. One look at a rank shows
-    that it is stopped, and not that it is stuck: it may read a file just then.
+    Only living ranks count: a dead rank had waited too, but maybe in another operation. One look at a rank shows
+    a stopped rank, not a stuck one: the rank may read a file just then.
     """
     living = {
         rank: suspicion.Known(rank, each.node, suspicion.STOPPED if each.state == suspicion.STOPPED else "?")
@@ -324,13 +324,13 @@ def _holds_up(gathered: Gathered, ranks: Sequence[int]) -> str:
         if each.state not in (*suspicion.ENDED, GONE)
     }
     known = [living.get(rank) or suspicion.Known(rank, -1) for rank in ranks]
-    found = suspicion.suspects(known, gathered.recorded, gathered.behind)
-    if not found:
+    suspects = suspicion.suspects(known, gathered.recorded, gathered.behind)
+    if not suspects:
         with_stacks = [each._replace(stack=gathered.ranks[rank].stack, call=gathered.ranks[rank].call) for rank, each in living.items()]
-        found = suspicion.outside(with_stacks, len(ranks) - len(living))
+        suspects = suspicion.outside(with_stacks, len(ranks) - len(living))
     differing = {rank for named in gathered.recorded if named.differs for rank in named.ranks}
-    found = tuple(each for each in found if each.rank in living or each.rank in differing)
-    return f"who held the others up, by the evidence: {suspicion.sentence(found)}" if found else ""
+    suspects = tuple(each for each in suspects if each.rank in living or each.rank in differing)
+    return f"who held the others up, by the evidence: {suspicion.sentence(suspects)}" if suspects else ""
 
 
 def messages(taken: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

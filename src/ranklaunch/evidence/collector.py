@@ -33,9 +33,9 @@ MOST_CALL = 200  # characters of a source line
 
 @dataclass(frozen=True)
 class Order:
-    """number: counts evidence. folder: to write into. ranks: processes of the ranks that live here. env: of tools, and of ranks whose
-    environment is unknown. began: of the attempt, in seconds since 1970: older dumps are of other attempts. left: bytes that may be
-    written. own: all ranks of this node. records: folder of this node's records, "" for none."""
+    """Order to collect evidence. number: counts evidence. folder: to write into. ranks: processes of local ranks. env: of
+    tools, and of ranks with unknown environment. began: of the attempt, in seconds since 1970: older dumps are of other
+    attempts. left: bytes still allowed. own: all ranks of this node. records: folder of this node's records, "" for none."""
 
     number: int
     why: str
@@ -165,14 +165,14 @@ class _Taking:
         return {"pid": pid, "state": state, "stack": [stacks.line(frame) for frame in frames], "call": call, "recorder": None}
 
     def _add_exceptions(self, ranks: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the exceptions that processes of this node have recorded, the newest last. Add those of the ranks themselves.
+        """Return the exceptions recorded by processes of this node, the newest last. Add the ranks' own to `ranks`.
 
-        A rank that has raised one may be held by a thread or by an exit handler."""
-        found = list(Records(self._order.records).new(seconds=RECORDS_S)) if self._order.records else []
-        heads = {record.process: rank_number(record.variables) for record in found if record.kind == RANK}
+        A rank with an exception may be held by a thread or by an exit handler."""
+        records = list(Records(self._order.records).new(seconds=RECORDS_S)) if self._order.records else []
+        heads = {record.process: rank_number(record.variables) for record in records if record.kind == RANK}
         heads.update({process: rank for rank, process in self._order.ranks.items()})
         listed = []
-        for record in sorted((record for record in found if record.kind == EXCEPTION), key=record_order)[-MOST_EXCEPTIONS:]:
+        for record in sorted((record for record in records if record.kind == EXCEPTION), key=record_order)[-MOST_EXCEPTIONS:]:
             text, rank = exceptions.shown(exceptions.line(record)), heads.get(record.process)
             listed.append({
                 "rank": heads.get(record.process, self._rank_of.get(record.pid)), "pid": record.pid, "at": round(record.at, 3),
@@ -196,7 +196,7 @@ class _Taking:
 def _source(path: str, number: int) -> str:
     """Return a source line, such as that of the innermost frame: a call of C has no frame of its own. "" if the file cannot be read."""
     try:
-        with open(disk.given(path), "rb") as file:
+        with open(disk.readable(path), "rb") as file:
             lines = file.read(MOST_SOURCE).split(b"\n", number)
     except (OSError, disk.NotRegularError, ValueError):
         return ""

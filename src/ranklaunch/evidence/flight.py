@@ -1,10 +1,10 @@
-"""Flight recorders: from their dumps to the ranks that a collective waits for.
+"""Flight recorders: from their dumps to the ranks for which a collective waits.
 
-Each rank records the collectives that it has entered, numbered within their group. The lowest number that any rank has entered and not
-finished is where the group stands; members that have not come so far are missing, and those that entered something else there are wrong.
+Each rank records the collectives entered so far, numbered within their group. A group stands at the lowest number entered, and not
+finished, by any rank. Members before this number are missing, and members with another operation at this number are wrong.
 
-Source of the form: PyTorch's torch/csrc/distributed/c10d/FlightRecorder.hpp and torch/distributed/flight_recorder, versions 2.0 to 2.10 of
-the dump; torch_npu writes the same.
+Source of the form: PyTorch's torch/csrc/distributed/c10d/FlightRecorder.hpp and torch/distributed/flight_recorder, versions 2.0 to
+2.10 of the dump; torch_npu writes the same.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MOST_TEXT = 200
 
 
 class Standing(NamedTuple):
-    """Place of one rank in one group. done, entered: the last collective that it has finished, and entered; 0 for none. at: the lowest
-    that it has entered and not finished, 0 for none; op, sizes: of that collective."""
+    """Place of one rank in one group. done, entered: the last finished, and the last entered collective; 0 for none. at: the lowest
+    collective entered and not finished, 0 for none; op, sizes: of this collective."""
 
     done: int
     entered: int
@@ -48,9 +48,10 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Stuck:
-    """A group that waits. at: number of the collective. op: operation that most have entered there, "" without a majority. missing: members
-    that have not entered it. differing: members that entered another operation there, with the operation; all of them if op is "".
-    unknown: members without a dump."""
+    """A waiting group. at: number of the collective. op: operation of most members there, "" without a majority. missing: members that
+    have
+    not entered the collective. differing: members in another operation there, with the operation; all of them if op is "". unknown:
+    members without a dump."""
 
     group: str
     description: str
@@ -64,36 +65,36 @@ class Stuck:
 
 def standings(dump: bytes, is_late: Callable[[], bool] = bool) -> dict[str, Standing]:
     """Return where a rank stands, by group. Raises ValueError for other data, and TimeoutError as pickles.plain does."""
-    told = pickles.plain(dump, is_late)
-    if not isinstance(told, dict) or not isinstance(told.get("entries"), (list, tuple)):
+    content = pickles.plain(dump, is_late)
+    if not isinstance(content, dict) or not isinstance(content.get("entries"), (list, tuple)):
         msg = "no dump of a flight recorder"
         raise ValueError(msg)
     entries: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in told["entries"]:
+    for entry in content["entries"]:
         name = _group(entry)
         if name and _sequence_number(entry):
             entries.setdefault(name, []).append(entry)
-    return {name: _standing(told, name, found) for name, found in list(entries.items())[:MOST_GROUPS]}
+    return {name: _standing(content, name, own_entries) for name, own_entries in list(entries.items())[:MOST_GROUPS]}
 
 
 def said(text: str) -> dict[str, Standing]:
     """Return where a rank stands by its output, if there is no dump."""
-    found = {}
+    by_group = {}
     for status in _STATUS.finditer(text):
         done, entered = int(status["done"]), int(status["entered"])
         at = done + 1 if entered > done else 0
         operation = re.search(_OPERATION.format(number=at), text) if at else None
         op = operation[1].lower() if operation else "collective" if at else ""
-        found[status["group"]] = Standing(done, entered, at, op, description=status["description"])
-    return dict([*found.items()][:MOST_GROUPS])
+        by_group[status["group"]] = Standing(done, entered, at, op, description=status["description"])
+    return dict([*by_group.items()][:MOST_GROUPS])
 
 
 def stuck(ranks: Mapping[int, Mapping[str, Standing]]) -> list[Stuck]:
-    """Return the groups that wait: those that name ranks first, the smallest first, since a rank that is held up in one group is missing in
-    others too. ranks: of a job, as far as they are known."""
+    """Return the groups that wait: groups with named ranks first, the smallest first, since a rank held up in one group is missing in
+    further groups too. ranks: all known ranks of a job."""
     names = dict.fromkeys(name for of_rank in ranks.values() for name in of_rank)
-    found = [each for name in names for each in _stuck(name, ranks)]
-    return sorted(found, key=_order)
+    groups = [each for name in names for each in _stuck(name, ranks)]
+    return sorted(groups, key=_order)
 
 
 def _order(group: Stuck) -> tuple[bool, int, str]:
@@ -106,15 +107,15 @@ def as_json(of_rank: Mapping[str, Standing]) -> dict[str, Any]:
     return {name: [*each._replace(members=each.members if len(each.members) <= MOST_MEMBERS else ())] for name, each in of_rank.items()}
 
 
-def from_json(told: Any) -> dict[str, Standing]:
+def from_json(content: Any) -> dict[str, Standing]:
     """Return the places that another node has sent, without those of another form."""
-    found = {}
-    for name, fields in told.items() if isinstance(told, dict) else ():
+    result = {}
+    for name, fields in content.items() if isinstance(content, dict) else ():
         if isinstance(name, str) and isinstance(fields, list) and len(fields) == 7 and all(type(n) is int for n in fields[:3]):
-            done, entered, at, op, sizes, told_members, description = fields
-            members = tuple(n for n in told_members if type(n) is int) if isinstance(told_members, list) else ()
-            found[name] = Standing(done, entered, at, _text(op), _text(sizes), members, _text(description))
-    return found
+            done, entered, at, op, sizes, raw_members, description = fields
+            members = tuple(n for n in raw_members if type(n) is int) if isinstance(raw_members, list) else ()
+            result[name] = Standing(done, entered, at, _text(op), _text(sizes), members, _text(description))
+    return result
 
 
 def _stuck(name: str, ranks: Mapping[int, Mapping[str, Standing]]) -> Iterator[Stuck]:
@@ -157,17 +158,19 @@ def _agree(one: _Entered, other: _Entered) -> bool:
     """True if two operations may be the same: watchdogs print no sizes, and have names of their own."""
     if one[2] and other[2]:
         return one == other
-    families = {found[0] for op, *_ in (one, other) if (found := _FAMILY.search(op.lower().replace("_", "")))}
+    families = {match[0] for op, *_ in (one, other) if (match := _FAMILY.search(op.lower().replace("_", "")))}
     return one[0] == other[0] or len(families) < 2
 
 
-def _standing(told: Mapping[str, Any], name: str, entries: list[Mapping[str, Any]]) -> Standing:
+def _standing(content: Mapping[str, Any], name: str, entries: list[Mapping[str, Any]]) -> Standing:
     done = max((_sequence_number(entry) for entry in entries if entry.get("state") == "completed"), default=0)
-    done = max(done, _completed(told, {str(found) for entry in entries if isinstance(found := entry.get("pg_id"), (str, int))}))
+    done = max(
+        done, _completed(content, {str(identifier) for entry in entries if isinstance(identifier := entry.get("pg_id"), (str, int))})
+    )
     left = [entry for entry in entries if _sequence_number(entry) > done]
     first = min(left, key=_sequence_number, default=None)
     entered = max(map(_sequence_number, entries))
-    members, description = _members(told, name), _text(entries[0]["process_group"][-1])
+    members, description = _members(content, name), _text(entries[0]["process_group"][-1])
     if first is None:
         return Standing(done, entered, members=members, description=description)
     number = _sequence_number(first)
@@ -178,25 +181,25 @@ def _sequence_number(entry: Mapping[str, Any]) -> int:
     return _number(entry, "collective_seq_id")
 
 
-def _completed(told: Mapping[str, Any], ids: set[str]) -> int:
+def _completed(content: Mapping[str, Any], ids: set[str]) -> int:
     """Return the last completed collective by the status of the group: gloo marks no entry as completed."""
-    status = told.get("pg_status")
-    found = [status.get(each) for each in ids] if isinstance(status, dict) else []
-    return max((_number(each, "last_completed_collective") for each in found if isinstance(each, dict)), default=0)
+    status = content.get("pg_status")
+    states = [status.get(each) for each in ids] if isinstance(status, dict) else []
+    return max((_number(each, "last_completed_collective") for each in states if isinstance(each, dict)), default=0)
 
 
-def _members(told: Mapping[str, Any], name: str) -> tuple[int, ...]:
+def _members(content: Mapping[str, Any], name: str) -> tuple[int, ...]:
     """Return the ranks of a group. gloo's default group has an empty name here."""
-    config = told.get("pg_config")
+    config = content.get("pg_config")
     if not isinstance(config, dict):
         return ()
     of_group = config.get(name, config.get("") if name == "0" else None)
     ranks = of_group.get("ranks") if isinstance(of_group, dict) else None
     try:
-        found = json.loads(ranks) if isinstance(ranks, str) and len(ranks) < 1 << 20 else ranks
+        listed = json.loads(ranks) if isinstance(ranks, str) and len(ranks) < 1 << 20 else ranks
     except (ValueError, RecursionError):
         return ()
-    return tuple(rank for rank in found if type(rank) is int and rank >= 0) if isinstance(found, (list, tuple)) else ()
+    return tuple(rank for rank in listed if type(rank) is int and rank >= 0) if isinstance(listed, (list, tuple)) else ()
 
 
 def _group(entry: Any) -> str:

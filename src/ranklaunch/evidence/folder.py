@@ -102,10 +102,10 @@ def _size(folder: str) -> int:
 
 @contextlib.contextmanager
 def kept(recorders: Recorders, record: Record) -> Iterator[dict[str, str]]:
-    """Make the folder in which recorders keep their dumps until they are evidence, and remove it at the end.
+    """Make the folder for the dumps of recorders until they become evidence. Remove the folder at the end.
 
-    Yield the variables that processes get. PyTorch ends a rank that cannot make its fifo, so one is tried first; no job fails for want of
-    a recorder.
+    Yield the variables for processes. PyTorch ends a rank if its fifo cannot be made, so one is tried first. No job fails
+    for want of a recorder.
     """
     values = {each.name: each.value for each in recorders.variables}
     without = {name for name, value in values.items() if value.startswith(f"{recorders.folder}/")}

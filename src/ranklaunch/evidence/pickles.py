@@ -1,7 +1,8 @@
-"""Safe reader of pickles with plain values: None, bool, numbers, str, bytes, lists, tuples and dicts. Flight recorders dump such pickles.
+"""Safe reader of pickles with plain values: None, bool, numbers, str, bytes, lists, tuples and dicts. Flight recorders dump such
+pickles.
 
-Anybody who can write to the folder of a job can put a pickle there, and Python's unpickler obeys a pickle: it imports, calls and allocates.
-This reader takes the opcodes apart with pickletools, imports and calls nothing, and makes at most MOST_VALUES values.
+Anybody with write access to a job's folder can put a pickle there, and Python's unpickler obeys a pickle: it imports, calls and
+allocates. This reader takes the opcodes apart with pickletools, imports and calls nothing, and makes at most MOST_VALUES values.
 """
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def of_ranks(ranks: Mapping[int, tree.Identity]) -> dict[int, list[int]]:
     """Return the pids of each rank's process tree, the rank's own first."""
-    found = {rank: [process.pid, *(each.pid for each in tree.descendants(process.pid))] for rank, process in ranks.items()}
+    result = {rank: [process.pid, *(each.pid for each in tree.descendants(process.pid))] for rank, process in ranks.items()}
     left = MOST_PROCESSES
-    for rank, pids in found.items():
-        found[rank] = pids[: max(1, left)]
-        left -= len(found[rank])
-    return found
+    for rank, pids in result.items():
+        result[rank] = pids[: max(1, left)]
+        left -= len(result[rank])
+    return result
 
 
 def described(pid: int) -> dict[str, Any]:

@@ -42,17 +42,17 @@ def address(text: str) -> tuple[str, int]:
 
 def behind(report: str) -> list[Behind]:
     """Return the ranks that have launched fewer operations than the most of their communicator, as far as the report lists them."""
-    found: list[Behind] = []
+    result: list[Behind] = []
     communicator, block = "", _Block("")
     for line in [*report.splitlines(), ""]:
         head, counts = _COMMUNICATOR.match(line), _COUNTS.match(line)
         if head or counts or not line:
-            found += block.behind(communicator)
+            result += block.behind(communicator)
             communicator = head[1] if head else communicator
             block = _Block((counts[1] or "collective") if counts else "")
         elif block.operation:
             block.feed(line)
-    return found
+    return result
 
 
 @dataclass

@@ -1,8 +1,8 @@
-"""Python stacks of processes, asked for by signals.
+"""Python stacks of processes, requested by signals.
 
-`stacks` asks processes that go on: by the real-time signal for which ranklaunch.rankside has a handler in them.
-`Aborts` ends processes that are to end anyway: by SIGABRT. Python's faulthandler writes the stacks of all threads first, also while C code
-holds the GIL.
+`stacks` asks processes without ending them: by the real-time signal with a handler of ranklaunch.rankside. `Aborts`
+ends processes due to end anyway: by SIGABRT. Python's faulthandler writes the stacks of all threads first, also while C
+code holds the GIL.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def stacks(pids: Iterable[int]) -> dict[int, bytes]:
 
 
 class Asked:
-    """A process that was asked. path: the file in its memory to which it writes."""
+    """Process with a request for its stacks. path: the file in its memory for the answer."""
 
     def __init__(self, pid: int, path: str) -> None:
         self.pid = pid

@@ -37,25 +37,25 @@ class Thread:
 
 def threads(text: str) -> list[Thread]:
     """Return the threads of one process, in the order of the text."""
-    found: list[tuple[str, list[Frame]]] = []
+    by_thread: list[tuple[str, list[Frame]]] = []
     for line in text.splitlines():
         head = _OF_FAULTHANDLER.match(line) or _OF_PY_SPY.match(line)
         frame = _FRAME.match(line) or _FRAME_OF_PY_SPY.match(line)
         if head or _STACK_ALONE.match(line):
-            found.append(((head["name"] or "") if head else "", []))
-        elif frame and found and len(found[-1][1]) < MOST_FRAMES:
-            found[-1][1].append(Frame(frame["function"], frame["file"], int(frame["line"])))
-    return [Thread(name, tuple(frames)) for name, frames in found]
+            by_thread.append(((head["name"] or "") if head else "", []))
+        elif frame and by_thread and len(by_thread[-1][1]) < MOST_FRAMES:
+            by_thread[-1][1].append(Frame(frame["function"], frame["file"], int(frame["line"])))
+    return [Thread(name, tuple(frames)) for name, frames in by_thread]
 
 
 def main(text: str) -> tuple[Frame, ...]:
-    """Return the main thread's frames: the one of that name, else the last, as faulthandler has the newest first. While the main thread
-    waits for other threads at its exit, return those of the thread that it waits for."""
-    found = [thread for thread in threads(text) if thread.frames]
-    if not found:
+    """Return the main thread's frames: the thread of this name, else the last one, as faulthandler has the newest first. If
+    the main thread waits for other threads at its exit, return the awaited thread's frames."""
+    with_frames = [thread for thread in threads(text) if thread.frames]
+    if not with_frames:
         return ()
-    own = ([thread for thread in found if thread.name == "MainThread"] or found[-1:])[0]
-    others = [thread for thread in found if thread is not own and thread.frames[-1].function == _BOOTSTRAP]
+    own = ([thread for thread in with_frames if thread.name == "MainThread"] or with_frames[-1:])[0]
+    others = [thread for thread in with_frames if thread is not own and thread.frames[-1].function == _BOOTSTRAP]
     if own.frames[0].function in _JOINS and own.frames[-1].function == _SHUTDOWN and others:
         return others[-1].frames
     return own.frames

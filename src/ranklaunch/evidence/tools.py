@@ -21,8 +21,8 @@ PRESSURE = "/proc/pressure"
 
 
 class Running:
-    """A tool that was started, in a process without a loop (else: ranklaunch.hangs.devices.Tool). The output goes to a file
-    without a name, so that nobody has to read it meanwhile."""
+    """Running tool, in a process without a loop (else: ranklaunch.hangs.devices.Tool). The output goes to an unnamed file, so nobody
+    has to read meanwhile."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.argv = tuple(argv)

@@ -28,9 +28,10 @@ MOST_NAMED = 8  # suspects, in `because` of a verdict
 
 
 class Deaf:
-    """Notice that no rank of any node catches SIGTERM. It comes after the first step, for programs set their handlers before.
+    """Notice of a job without any rank that catches SIGTERM, on all nodes. Given after the first step: programs set their handlers
+    before.
 
-    nodes: all nodes that must have been heard.
+    nodes: all nodes to be heard first.
     """
 
     def __init__(self, nodes: Iterable[int]) -> None:
@@ -49,9 +50,9 @@ class Deaf:
 
 
 class _Alarm:
-    """An alarm that stands. what: the alarm as a sentence. sampled: suspects by the samples. found: suspects by now; shown: suspects on the
-    console at first, which stacks cannot change. groups: ranks with equal stacks, as texts. waits: the evidence of all nodes has not come
-    yet."""
+    """Standing alarm. what: the alarm as a sentence. sampled: suspects by the samples. found: suspects by now; shown: first
+    suspects on the console, not changed by stacks. groups: ranks with equal stacks, as texts. waits: the evidence of all
+    nodes has not come yet."""
 
     def __init__(self, change: Change, what: str, sampled: tuple[Suspect, ...]) -> None:
         self.change = change
@@ -110,20 +111,20 @@ class Judging:
 
     def _own(self, node: int, frame: Frame) -> Frame:
         """Return a frame with the node's own ranks only; node 0 may have the output of other nodes' ranks."""
-        said = {number: ranks_of(of_node) for number, of_node in {**self._detector.frames, node: frame}.items()}
+        by_node = {number: ranks_of(of_node) for number, of_node in {**self._detector.frames, node: frame}.items()}
         if not node:
             return frame
-        may_speak = own({each.index: each.ranks for each in self._of.plan.job.everyone}, said)
+        may_speak = own({each.index: each.ranks for each in self._of.plan.job.everyone}, by_node)
         ranks = tuple(seen for seen in frame.ranks if seen.rank is None or may_speak(node, seen.rank))
         return frame._replace(ranks=ranks, raised=tuple(each for each in frame.raised if may_speak(node, each.rank)))
 
     def silence(self) -> dict[str, Any]:
         """Return for how long nothing has moved, and the limits now and after the first step, as `status` has them."""
         now = self._of.loop.clock()
-        found = self._detector.silence(now)
-        then_s = self._of.plan.watch.hang_s if found.name == FIRST_STEP_S else found.limit_s
-        seconds = round(now - found.since, 1) if found.share else 0.0
-        return {"seconds": seconds, "limit_s": found.limit_s, "setting": found.name, "then_s": then_s}
+        silent = self._detector.silence(now)
+        then_s = self._of.plan.watch.hang_s if silent.name == FIRST_STEP_S else silent.limit_s
+        seconds = round(now - silent.since, 1) if silent.share else 0.0
+        return {"seconds": seconds, "limit_s": silent.limit_s, "setting": silent.name, "then_s": then_s}
 
     # An alarm
 
@@ -236,15 +237,15 @@ class Judging:
         """Return the state of each rank by its node's last frame; a rank that is no longer in the frame is gone."""
         frames = self._detector.frames.items()
         raised = self._detector.raised(self._of.loop.clock())
-        found = {
+        heard = {
             seen.rank: Known(seen.rank, node, seen.state, seen.cpu, seen.full, seen.step)
             for node, frame in frames for seen in frame.ranks if seen.rank is not None
         }  # fmt: skip
-        known = [found.get(rank) or Known(rank, node, "") for rank, node in sorted({**self._never(), **self._ever}.items())]
+        known = [heard.get(rank) or Known(rank, node, "") for rank, node in sorted({**self._never(), **self._ever}.items())]
         return [each._replace(raised=raised.get(each.rank)) for each in known]
 
     def _never(self) -> dict[int, int]:
-        """Return the ranks that ended before the first look, with their nodes: planned ranks of a node that was seen with others of its."""
+        """Return the ranks that ended before the first look, with their nodes: planned ranks of a node seen with other ranks of its own."""
         seen = {node: {rank for rank, of in self._ever.items() if of == node} for node in self._nodes}
         planned = {node.index: {*node.ranks} for node in self._of.plan.job.everyone}
         return {rank: node for node, ranks in seen.items() if ranks and ranks <= planned[node] for rank in planned[node] - ranks}
@@ -255,5 +256,5 @@ class Judging:
         self._of.record.event("hang", text=text, since=self._since(change) if change else None)
 
 
-def _with_stack(known: Known, found: Any) -> Known:
-    return known._replace(stack=found.stack, file=found.file, call=found.call, names=found.names) if found else known
+def _with_stack(known: Known, stack: Any) -> Known:
+    return known._replace(stack=stack.stack, file=stack.file, call=stack.call, names=stack.names) if stack else known

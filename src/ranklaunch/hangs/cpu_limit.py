@@ -15,9 +15,9 @@ class TooLongError(Exception):
 
 @contextlib.contextmanager
 def cpu(seconds: float) -> Iterator[None]:
-    """Raise TooLongError in the block once it has taken so many seconds of CPU time. Raises OSError if no descriptor is left.
+    """Raise TooLongError in the block after so many seconds of CPU time. Raises OSError if no descriptor is left.
 
-    The loop hears of other signals afterwards, and not of the alarm, which would be a stop request to it."""
+    The loop hears of other signals afterwards, but not of the alarm: it would be a stop request to the loop."""
     readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     wakeup = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     handler = signal.signal(signal.SIGPROF, _too_long)

@@ -1,14 +1,14 @@
 """Hang detector: from the frames of all nodes to a warning, an alarm, and its end.
 
 Rules, each with its limit:
-1. After the first step: no rank of any node has moved for hang_s. A steady full core is no sign of life: libraries spin while they wait.
-2. Before the first step, once a rank has printed anything: the same, but a busy core is a sign of life: it may be a compiler.
-3. Before the first step, while nothing was printed or cores are busy: first_step_s, for which nothing but full cores has moved.
-4. Ranks that printed steps are silent for five times the longest gap between steps (at least hang_s) and move nothing but CPUs and devices.
+1. After the first step: no rank of any node has moved for hang_s. A steady full core is no sign of life: waiting libraries spin.
+2. Before the first step, once a rank has printed anything: the same, but a busy core is a sign of life, because of compilers.
+3. Before the first step, while nothing was printed or cores are busy: first_step_s without a move, full cores aside.
+4. Ranks with printed steps are silent for five times the longest gap (at least hang_s) and move nothing but CPUs and devices.
 5. An exception has ended a rank's program, and all have been silent since for hang_s, whatever their CPUs do.
 
-"For so long" means five windows in a row: one burst spoils one window, not the whole time, and one pause makes no five. A signal that a
-node does not have is left out. A node of which nothing is heard is never silent, unless its ranks had ended before.
+"For so long" means five windows in a row: one burst spoils one window, not the whole time, and one pause makes no five. A signal
+absent on a node is left out. A node without contact never counts as silent, unless its ranks had ended before.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Limits(NamedTuple):
 
 class Change(NamedTuple):
     """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's
-    clock. signals: those that were looked at and have not moved; of OVER: those that have. rule: the user's rule that was broken, "" where
-    nothing moves; number: its place among the rules. limit_s: seconds after which the alarm comes, by
-    the setting of this name."""
+    clock.
+    signals: the watched signals without a move; of OVER: the signals that moved. rule: the broken rule of the user's, "" for a
+    standstill; number: its place among the rules. limit_s: seconds until the alarm, by the setting of this name."""
 
     kind: str
     since: float
@@ -118,8 +118,8 @@ class Detector:
             return {}
         least = since - 2 * self._limits.window_s - self._gap
         nodes = [(node.frame, node.heard_at) for node in self._nodes.values() if node.frame and node.heard_at is not None]
-        found = [each._replace(silent_s=now - at + each.silent_s) for frame, at in nodes for each in frame.raised]
-        return {each.rank: each for each in found if now - each.silent_s >= least}
+        exceptions = [each._replace(silent_s=now - at + each.silent_s) for frame, at in nodes for each in frame.raised]
+        return {each.rank: each for each in exceptions if now - each.silent_s >= least}
 
     @property
     def frames(self) -> dict[int, Frame]:
@@ -169,7 +169,7 @@ class Detector:
         return [node for node in self._nodes.values() if not node.has_ended] or [*self._nodes.values()]
 
     def _flat_rules(self) -> list[tuple[str, float, str]]:
-        """Return those of the rules 1 to 3 that apply now: windows that count, limit and setting. The last has the limit if nothing moves
+        """Return the applicable rules of 1 to 3: the counting windows, limit and setting of each. The last has the limit if nothing moves
         from now on."""
         hang_s, first_step_s = self._limits
         if self.begun:
@@ -199,8 +199,8 @@ class Detector:
 
     def _signs(self, now: float) -> tuple[str, ...]:
         """Return the signs of life in the last windows. A node that is not heard gives none, so its silence ends no alarm."""
-        found = {sign for node in self._nodes.values() for sign in node.moved}
-        return tuple(sorted(found | ({OUTPUT} if self._is_expected(now) else set())))
+        signs = {sign for node in self._nodes.values() for sign in node.moved}
+        return tuple(sorted(signs | ({OUTPUT} if self._is_expected(now) else set())))
 
     def _silent_since(self) -> float | None:
         """Return since when all nodes are silent; None where one is not."""
@@ -301,9 +301,9 @@ def _age(breach: tuple[int, Rule]) -> float:
 
 def moved(frame: Frame, begun: bool) -> set[str]:
     """Return the signs of life of a node's ranks."""
-    found = {sign for seen in frame.ranks for sign in moving(seen, begun)}
+    result = {sign for seen in frame.ranks for sign in moving(seen, begun)}
     if frame.traffic:
-        found.add(TRAFFIC)
+        result.add(TRAFFIC)
     if frame.devices:
-        found.add(DEVICES)
-    return found
+        result.add(DEVICES)
+    return result

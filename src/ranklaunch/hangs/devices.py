@@ -56,9 +56,9 @@ def found(name: str, env: Mapping[str, str]) -> str:
 
 
 class Tool:
-    """A program that is asked again and again, of which one copy at most runs at a time. A copy that does not answer in time is killed.
+    """Program for repeated questions, with at most one copy at a time. A copy without an answer in time is killed.
 
-    hear: is called with the output of a copy that has ended.
+    hear: called with the output of a copy after its end.
     """
 
     def __init__(self, argv: tuple[str, ...], env: Mapping[str, str], loop: Loop, hear: Callable[[str], None]) -> None:

@@ -1,11 +1,11 @@
-r"""Rules of RANKLAUNCH_EXPECT: expectations about a job's output that no detector can know. Computes only.
+r"""Rules of RANKLAUNCH_EXPECT: expectations about a job's output, unknown to any detector. Computes only.
 
-Rules are separated by semicolons. Each is a regular expression, and an expectation about the lines that match it:
+Rules are separated by semicolons. Each is a regular expression, and an expectation about the matching lines:
 
     loading done by 600s; iteration +\d+ every 300s; loss[: ]+(\S+) is number; grad_norm (\S+) < 50x median
 
-A value that breaks a limit starts a run, which ends at the next value that keeps the limit. A run breaks the rule once it is as long as
-the limit's `hold_s`.
+A value beyond a limit starts a run; the next value within the limit ends the run. A run breaks the rule once its length is the
+limit's `hold_s`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _FORMS = (
 
 
 class Limit(NamedTuple):
-    """number: the bound, or with `of_median` the factor by which the median is multiplied. hold_s: seconds for which every value must
-    break the limit. text: as the user wrote it."""
+    """number: the bound, or with `of_median` the factor for the median. hold_s: seconds during which every value must break the limit.
+    text: as written by the user."""
 
     compare: str
     number: float
@@ -79,10 +79,10 @@ class Expected(NamedTuple):
 
     def value(self, line: str) -> str | None:
         """Return the text of the first group, or else the last word of the match; None without a match."""
-        found = self.pattern.search(line)
-        if not found:
+        match = self.pattern.search(line)
+        if not match:
             return None
-        return (found[1] if found.re.groups else re.split(r"[\s:=]+", found[0])[-1]) or ""
+        return (match[1] if match.re.groups else re.split(r"[\s:=]+", match[0])[-1]) or ""
 
     def wrong(self, line: str) -> str | None:
         """Return the text that stands in place of a number; None for a number, and without a match."""
@@ -113,8 +113,8 @@ def _rule(written: str) -> Expected:
     raise _error(written, f"expected {form}, as in: {example}")
 
 
-def _limited(found: re.Match[str], written: str) -> Expected:
-    expression, text, compare, value, median, seconds, unit = found.groups()
+def _limited(match: re.Match[str], written: str) -> Expected:
+    expression, text, compare, value, median, seconds, unit = match.groups()
     if _LITERAL.fullmatch(expression):
         raise _error(written, f"expected a group that matches the number, as in: {expression} (\\S+) {text}")
     hold_s = _seconds(seconds, unit, written) if seconds else 0.0

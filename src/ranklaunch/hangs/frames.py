@@ -17,9 +17,9 @@ MOST_OF_TRACEBACK, MOST_OF_LINE = 1000, 200  # characters
 
 
 class Rule(NamedTuple):
-    """State of one rule of RANKLAUNCH_EXPECT on a node. age_s: seconds since the last match, None for none. wrong: the text that stands in
-    place of a number, and the rank that wrote it. Of a limit: the value of the earliest breach, and age_s: seconds since its first value.
-    bound: the multiple of the median that the value broke, None for a fixed number."""
+    """State of one rule of RANKLAUNCH_EXPECT on a node. age_s: seconds since the last match, None for none. wrong: the text in place of a
+    number, and its rank. Of a limit: the value of the earliest breach, and age_s: seconds since its first value. bound: the broken
+    multiple of the median, None for a fixed number."""
 
     age_s: float | None = None
     wrong: str = ""
@@ -45,11 +45,11 @@ def ranks_of(frame: Frame) -> set[int]:
 
 
 def own(planned: Mapping[int, Collection[int]], spoken: Mapping[int, Collection[int]]) -> Callable[[int, int], bool]:
-    """Return a function of a node and a rank that is True if the node may speak of the rank.
+    """Return a function of a node and a rank, True if the node may speak of the rank.
 
-    planned: ranks of each node. spoken: ranks of which each node has spoken. A node that has spoken of any of its own ranks, or of none at
-    all, alone speaks of its ranks. If ranks are numbered in another way than planned, as by torchrun's c10d, a node speaks of other
-    nodes' ranks only.
+    planned: ranks of each node. spoken: ranks mentioned by each node. A node alone speaks of its ranks if it has spoken of
+    any of them, or of none at all. If ranks are numbered in another way than planned, as by torchrun's c10d, a node speaks
+    of other nodes' ranks only.
     """
     return _Speakers(planned, spoken).may_speak
 
@@ -112,8 +112,8 @@ def _rule(age_s: Any, wrong: Any, rank: Any, bound: Any) -> Rule:
     return Rule(_known(_amount, age_s), str(wrong)[:MOST_TEXT], _known(int, rank), limit)
 
 
-def _raised(rank: Any, silent_s: Any, sure: Any, said: Any, line: Any, pid: Any, of_thread: Any) -> Raised:
-    text, name = str(said)[-MOST_OF_TRACEBACK:], str(line)[:MOST_OF_LINE]
+def _raised(rank: Any, silent_s: Any, sure: Any, traceback: Any, line: Any, pid: Any, of_thread: Any) -> Raised:
+    text, name = str(traceback)[-MOST_OF_TRACEBACK:], str(line)[:MOST_OF_LINE]
     return Raised(int(rank), _amount(silent_s), bool(sure), text, name, _known(int, pid), bool(of_thread))
 
 

@@ -151,8 +151,8 @@ class Watching(Companion):
         return Place(others, job.world_size) if self._here == 0 else Place(min(1, others), job.node.slots)
 
     def _on_devices(self, answer: str) -> None:
-        found = self._parse(answer)
-        self._devices = [*(self._devices or [found]), found][-2:]
+        devices = self._parse(answer)
+        self._devices = [*(self._devices or [devices]), devices][-2:]
 
     def _on_hang(self, node: int, body: Any) -> None:
         """Keep the alarm that node 0 announces, or forget it."""

@@ -1,7 +1,7 @@
-"""Progress of ranks as events: the companion of an attempt that records steps and saves, few enough for a job of weeks.
+"""Progress of ranks as events: the plugin of an attempt that records steps and saves, few enough for a job of weeks.
 
-The same steps show whether the job is slow. A rank is looked at when it has written something, so the time of a step is that of its line;
-and seldom enough that the looks cost nothing.
+The same steps show a slow job. A rank is looked at after each output, so the time of a step is the time of its line; but seldom
+enough for the looks to cost nothing.
 """
 
 from __future__ import annotations

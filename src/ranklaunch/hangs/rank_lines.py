@@ -49,7 +49,7 @@ class Heard:
         self._trying = 0  # the number of a rule
 
     def look(self, outputs: Mapping[int, Output], now: float) -> Mapping[int, int]:
-        """Return the bytes that each rank has written so far, without pieces whose lines only say that the rank waits."""
+        """Return the number of bytes written by each rank so far, without pieces whose lines only report waiting."""
         news = []
         for rank, output in outputs.items():
             reader = step_reader(output)
@@ -94,10 +94,10 @@ class Heard:
         return Rule(None if at is None else max(0.0, now - at), *self._wrong[number])
 
     def _limited(self, number: int, now: float) -> Rule:
-        found = self._limits[number].report()
-        if not found:
+        report = self._limits[number].report()
+        if not report:
             return Rule()
-        rank, breach = found
+        rank, breach = report
         return Rule(max(0.0, now - breach.since), breach.value, rank, breach.bound)
 
     def _try_all(self, news: Iterable[_News], now: float) -> None:

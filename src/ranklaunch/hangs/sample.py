@@ -22,9 +22,9 @@ OUTPUT, IO, CPU, TRAFFIC, DEVICES, DEBUGGER, START = "output", "I/O", "CPU", "tr
 
 
 class Look(NamedTuple):
-    """Look at one rank. process: its identity. state: as in /proc, "" for a process that is gone. output: bytes written so far. io: bytes
-    read and written by its process tree. cpu_s: of that tree. wanted_s: time that its first thread has run or waited for a core.
-    traced: by a debugger. The sums only grow, whatever ends of the tree."""
+    """Look at one rank. process: its identity. state: as in /proc, "" for a gone process. output: bytes written so far. io:
+    bytes read and written by its process tree. cpu_s: of this tree. wanted_s: time its first thread has run or waited for a
+    core. traced: by a debugger. The sums only grow, even after ends in the tree."""
 
     process: object
     state: str

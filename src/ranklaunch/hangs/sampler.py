@@ -98,13 +98,13 @@ class _Processes:
     def tree(self, process: Identity) -> list[tuple[Identity, Entry]]:
         """Return a process and all living ones below it."""
         root = self._entry(process)
-        found, left = [], [(process.pid, root)] if root else []
+        result, left = [], [(process.pid, root)] if root else []
         while left:
             pid, entry = left.pop()
             if entry.state not in "ZX":
-                found.append((Identity(pid, entry.start), entry))
+                result.append((Identity(pid, entry.start), entry))
             left += self.below.get(pid, ())
-        return found
+        return result
 
     def leader(self, process: Identity) -> Identity:
         """Return the process that does the work: below a shell with one child, that child."""
@@ -131,8 +131,8 @@ def _wanted_s(pid: int) -> float | None:
 
 
 def _is_traced(pid: int) -> bool:
-    found = re.search(rb"^TracerPid:\s*(\d+)", tree.read(f"/proc/{pid}/status"), re.MULTILINE)
-    return bool(found and found[1] != b"0")
+    match = re.search(rb"^TracerPid:\s*(\d+)", tree.read(f"/proc/{pid}/status"), re.MULTILINE)
+    return bool(match and match[1] != b"0")
 
 
 # Interfaces
@@ -140,8 +140,8 @@ def _is_traced(pid: int) -> bool:
 
 def traffic() -> Traffic | None:
     """Return the packets and bytes so far of the container's own interfaces, and of InfiniBand; None without any."""
-    found = [*([_of_interfaces()] if _is_own_network() else []), *_of_infiniband()]
-    return Traffic(sum(each.packets for each in found), sum(each.bytes for each in found)) if found else None
+    counts = [*([_of_interfaces()] if _is_own_network() else []), *_of_infiniband()]
+    return Traffic(sum(each.packets for each in counts), sum(each.bytes for each in counts)) if counts else None
 
 
 def _is_own_network() -> bool:

@@ -1,8 +1,9 @@
 """Slow jobs, on one node and on node 0.
 
-Each node watches the steps of its first rank that prints any: steps are synchronous, so one rank tells the pace of the job. A node says to
-node 0 when its steps become slow, and when they recover. Node 0 asks all nodes for the step times that their ranks print themselves, names
-the slowest rank if one stands out, and says once that the job is slow. When all nodes have recovered, node 0 says so.
+Each node watches the steps of its first rank with printed steps: steps are synchronous, so one rank shows the pace of
+the job. A node reports to node 0 when its steps become slow, and when they recover. Node 0 asks all nodes for the step
+times printed by their ranks, names the slowest rank if one stands out, and reports once that the job is slow. When all
+nodes have recovered, node 0 reports this.
 """
 
 from __future__ import annotations

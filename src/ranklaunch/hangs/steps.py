@@ -1,10 +1,10 @@
-"""Steps and saves of one rank, from the lines that the rank prints. Computes only: bytes and times go in.
+"""Steps and saves of one rank, from its printed lines. Computes only: bytes and times go in.
 
-A line of a known shape (`SHAPES`) gives its step at once. The lines of any other program are found by their form: a
-line whose digits are masked comes again and again, and one number in it grows each time by the same.
+A line of a known shape (`SHAPES`) gives its step at once. Any other program's lines are found by their form: a line
+with masked digits comes again and again, and one number of the line grows each time by the same.
 
-An output has one StepReader, shared by the hang detector, the pace for the report, and the comparison of ranks with the plan. Each piece
-of output is read once, by whichever of the three looks first.
+An output has one StepReader, shared by the hang detector, the pace for the report, and the comparison of ranks with the
+plan. Each piece of output is read once, by the first of the three to look.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Step(NamedTuple):
 
 
 class Steps:
-    """Reader of one rank's lines. first, last: the oldest and the newest step, of lines that say most. count: feeds that had a new step.
-    largest_gap: seconds between two such feeds, without the first gap, in which the program compiles; 0.0 until there are two."""
+    """Reader of one rank's lines. first, last: the oldest and the newest step, of the most informative lines. count: feeds
+    with a new step. largest_gap: seconds between two such feeds, without the first gap (compilation); 0.0 until there are
+    two."""
 
     def __init__(self) -> None:
         self.first: Step | None = None
@@ -78,7 +79,7 @@ class Steps:
         return (last.at - first.at) / (last.place.step - first.place.step)
 
     def feed(self, data: bytes, now: float) -> bool:
-        """Read what the rank has printed since the last feed, or the end of it. Return True if a new step is among it."""
+        """Read the rank's output since the last feed, or the end of this output. Return True for a new step in it."""
         newest, source = None, ""
         for line in self._lines(data):
             step = self._known(line, now) or self._by_form(line, now)
@@ -196,9 +197,9 @@ class Saves:
         self._saved: list[tuple[float, float]] = []
 
     def feed(self, data: bytes, at: float, stepped: bool) -> None:
-        """Read a piece of output that came at `at`. stepped: a new step is in the piece.
+        """Read a piece of output from time `at`. stepped: a new step is in the piece.
 
-        A save that begins and ends in one piece is not counted: it was short, or its duration is unknown.
+        A save with begin and end in one piece is not counted: it was short, or its duration is unknown.
         """
         if b"sav" not in data and b"Sav" not in data:
             self._began = None if stepped else self._began  # a save in the background costs no time
@@ -303,9 +304,10 @@ class Reading(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A row of SHAPES. needed: text that each such line contains, cheaper to look for than `pattern`. time, samples, tokens: patterns for
-    values that only lines of this shape print so. is_bar: drawn by tqdm or rich. is_any_bar: also drawn for loading or evaluating, by what
-    stands before it. follows_heading: its epoch stands in an earlier line, "Epoch 1/10"."""
+    """A row of SHAPES. needed: text of each such line, cheaper to look for than `pattern`. time, samples, tokens: patterns for values
+    that
+    only lines of this shape print so. is_bar: drawn by tqdm or rich. is_any_bar: also drawn for loading or evaluating, by the text before
+    the bar. follows_heading: its epoch stands in an earlier line, "Epoch 1/10"."""
 
     name: str
     needed: str

@@ -1,6 +1,6 @@
 """Slow jobs, by the times of one rank's printed steps. Pure: steps and times go in, changes come out.
 
-An interval is the time between two printed steps; its step time is that time divided by the number of steps. The rules:
+An interval is the time between two printed steps; its step time is this time divided by the number of steps. The rules:
 
 1. Warm-up: the first 5 intervals of a counter of steps are not used.
 2. Baseline: the median step time of the last 20 to 200 intervals. Below 20 nothing is judged.
@@ -170,7 +170,7 @@ def median(values: Iterable[float]) -> float:
 
 
 def slowest(step_s: Mapping[int, float]) -> int | None:
-    """Return the rank whose own step time is the longest, if it stands out. step_s: by rank, as the ranks print it."""
+    """Return the rank with the longest step time of its own, if it stands out. step_s: by rank, as printed by the ranks."""
     if len(step_s) < 2:
         return None
     ordered: Sequence[int] = sorted(step_s, key=step_s.__getitem__)

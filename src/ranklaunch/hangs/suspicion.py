@@ -1,4 +1,4 @@
-"""Suspects of a hang: ranks that the others may wait for. Rules are in one list: the first that names a rank decides.
+"""Suspects of a hang: ranks that the other ranks may wait for. Rules are in one list: the first to name a rank decides.
 
 Suspects are no culprits: nobody has failed. Pure.
 """
@@ -30,9 +30,10 @@ _STATES = {
 
 
 class Raised(NamedTuple):
-    """Exception that a rank recorded, and that has not ended its process. silent_s: seconds since then. sure: it ends the program, which
-    has not ended yet. said: the traceback, or its end; line: its last line; both "" if left out. pid: of the process, None if unknown.
-    of_thread: it has ended a thread of the rank, and no program."""
+    """Exception recorded by a rank whose process runs on. silent_s: seconds since then. sure: the program will end because of the
+    exception,
+    and has not ended yet. said: the traceback, or its end; line: its last line; both "" if left out. pid: of the process, None if
+    unknown. of_thread: the exception has ended a thread of the rank, and no program."""
 
     rank: int
     silent_s: float
@@ -44,9 +45,10 @@ class Raised(NamedTuple):
 
 
 class Known(NamedTuple):
-    """State of one rank. state: as in /proc, "" for a process that is gone, "?" for unknown. cpu: cores; full: it has wanted full cores all
-    the time. stack: of the main thread, a frame a line, the innermost first; "" for none. call: source line of the innermost frame.
-    file: of the stack. names: ranks that did not answer, by the last time-out message that the rank wrote."""
+    """State of one rank. state: as in /proc, "" for a process that is gone, "?" for unknown. cpu: cores; full: True if the rank has
+    wanted
+    full cores all the time. stack: of the main thread, a frame a line, the innermost first; "" for none. call: source line of the
+    innermost frame. file: of the stack. names: ranks without an answer, by the rank's last time-out message."""
 
     rank: int
     node: int
@@ -71,8 +73,8 @@ class Known(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Ranks that a recorder names, because they are not in the lowest collective that has not ended. what: the reason in words. file: of
-    the recorder. differs: they are in another operation than others, and not only late."""
+    """Ranks named by a recorder, because they are not in the lowest unfinished collective. what: the reason in words. file: of
+    the recorder. differs: they are in a different operation, and not only late."""
 
     ranks: tuple[int, ...]
     what: str
@@ -106,9 +108,9 @@ def suspects(
     """Return the suspects by the first rule that names any; () if no rank stands out."""
     evidence = Evidence(known, recorded, lagging, mute)
     for rule in RULES:
-        found = tuple(each._replace(rule=rule.__name__.replace("_", "-")) for each in rule(evidence))
-        if found:
-            return found[:MOST_SUSPECTS]
+        named = tuple(each._replace(rule=rule.__name__.replace("_", "-")) for each in rule(evidence))
+        if named:
+            return named[:MOST_SUSPECTS]
     return ()
 
 
@@ -119,16 +121,16 @@ def groups(known: Iterable[Known], first: Iterable[int] = ()) -> list[str]:
     by_text: dict[str, list[int]] = {}
     for group in alike(known).values():
         by_text.setdefault(summary(group[0]), []).extend(each.rank for each in group)
-    found = sorted((named.isdisjoint(ranks), -len(ranks), min(ranks), text) for text, ranks in by_text.items())
-    return [f"{numbered(sorted(by_text[text]), 'rank')}: {text}" for *_, text in found]
+    ordered = sorted((named.isdisjoint(ranks), -len(ranks), min(ranks), text) for text, ranks in by_text.items())
+    return [f"{numbered(sorted(by_text[text]), 'rank')}: {text}" for *_, text in ordered]
 
 
-def sentence(found: Sequence[Suspect]) -> str:
+def sentence(named: Sequence[Suspect]) -> str:
     """Return the suspects as one sentence, ranks with the same reason together."""
-    if not found:
+    if not named:
         return NOBODY
     by_reason: dict[str, list[int]] = {}
-    for each in found:
+    for each in named:
         by_reason.setdefault(each.why, []).append(each.rank)
     return "; ".join(f"{numbered(ranks, 'rank')}: {why}" for why, ranks in by_reason.items())
 
@@ -138,8 +140,8 @@ def sentence(found: Sequence[Suspect]) -> str:
 
 def uncaught_exception(of: Evidence) -> Iterable[Suspect]:
     """A rank raised an exception that nobody caught, and has not ended: a library waits for the others at its exit."""
-    found = tuple(caught_exception(of))
-    return found if any(each.raised for each in found) else ()
+    named = tuple(caught_exception(of))
+    return named if any(each.raised for each in named) else ()
 
 
 def missing_in_collective(of: Evidence) -> Iterable[Suspect]:
@@ -168,18 +170,19 @@ def stopped_or_stuck(of: Evidence) -> Iterable[Suspect]:
 
 
 def exception_of_thread(of: Evidence) -> Iterable[Suspect]:
-    """Other ranks have ended, and an exception has ended a thread of a rank that runs on: it may wait for what the thread would have
-    brought. Those that have ended come after it, unless it runs on outside collectives."""
+    """Other ranks have ended, and an exception has ended a thread of a rank that runs on: the rank may wait for the thread's result. The
+    ended ranks come after this rank, unless the rank runs on outside collectives."""
     threads = tuple(_by_exception([each for each in of.known if not each.raised or each.raised.of_thread], len(of.known)))
-    found = tuple(at_exit(of)) or tuple(gone(of))
-    if threads and found:
+    named = tuple(at_exit(of)) or tuple(gone(of))
+    if threads and named:
         yield from threads
-        yield from (each for each in found if each.rank not in {one.rank for one in threads})
+        yield from (each for each in named if each.rank not in {one.rank for one in threads})
 
 
 def at_exit(of: Evidence) -> Iterable[Suspect]:
-    """Most ranks have ended and one runs on; or some have, and those that run wait in no collective: they hang at their exit. Ranks without
-    a stack count as ended if others have one: their interpreters have, and they wait in MPI_Finalize."""
+    """Most ranks have ended and one runs on; or some have, and the running ones wait in no collective: they hang at their
+    exit. A rank without a stack counts as ended if another has one: its interpreter has ended, and it waits in
+    MPI_Finalize."""
     running = _running(of.known)
     most_ended = 2 * len(running) < len(of.known)
     alone = all(each.stack and not each.inside for each in running)
@@ -233,7 +236,7 @@ def behind_in_steps(of: Evidence) -> Iterable[Suspect]:
 
 
 def recorder_without_answer(of: Evidence) -> Iterable[Suspect]:
-    """The flight recorder of a rank gives no dump, while those of others do: a loop may let no other thread of it run."""
+    """The flight recorder of a rank gives no dump, unlike the other ranks' recorders: a loop may let no other thread of the rank run."""
     return _told(of.mute, of.known)
 
 
@@ -267,19 +270,19 @@ def _has_ended_its_program(known: Known) -> bool:
     return bool(known.raised and known.raised.of_thread) or _MODULE not in known.stack
 
 
-def _named_for(found: Sequence[tuple[Known, Raised]], of: int) -> Iterable[Suspect]:
+def _named_for(raisers: Sequence[tuple[Known, Raised]], of: int) -> Iterable[Suspect]:
     """Yield the ranks of `found` as suspects, unless all `of` ranks are among them: then none stands out."""
-    if len(found) == of:
+    if len(raisers) == of:
         return
-    for each, raised in sorted(found, key=_order):
+    for each, raised in sorted(raisers, key=_order):
         what = "an exception has ended a thread of it" if raised.of_thread else "it raised an exception"
         why = f"{what}{' that nobody caught' if raised.sure else ''}{raised.line and f': {raised.line}'}"
         yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
 
 
-def _order(found: tuple[Known, Raised]) -> tuple[bool, float]:
+def _order(raiser: tuple[Known, Raised]) -> tuple[bool, float]:
     """Return the place of a rank among suspects: sure exceptions first, then the earliest."""
-    return not found[1].sure, -found[1].silent_s
+    return not raiser[1].sure, -raiser[1].silent_s
 
 
 def _told(missing: Iterable[Missing], known: Iterable[Known]) -> Iterable[Suspect]:
@@ -289,20 +292,20 @@ def _told(missing: Iterable[Missing], known: Iterable[Known]) -> Iterable[Suspec
 
 
 def _in_state(known: Sequence[Known], state: str) -> Iterable[Suspect]:
-    found = [each for each in known if each.state == state]
-    if 0 < len(found) < len(known):
-        yield from (Suspect(each.rank, each.node, _STATES[state], each.file) for each in found)
+    matching = [each for each in known if each.state == state]
+    if 0 < len(matching) < len(known):
+        yield from (Suspect(each.rank, each.node, _STATES[state], each.file) for each in matching)
 
 
 def outside(known: Iterable[Known], waited: int) -> tuple[Suspect, ...]:
     """Return the ranks whose stacks are outside collectives. waited: number of further ranks known to wait in a collective."""
-    found = map(_elsewhere, _outside([each for each in known if each.stack], waited))
-    return tuple(each._replace(rule="outside-collective") for each in found)
+    named = map(_elsewhere, _outside([each for each in known if each.stack], waited))
+    return tuple(each._replace(rule="outside-collective") for each in named)
 
 
 def _outside(stacks: Sequence[Known], waited: int) -> list[Known]:
-    found = [each for each in stacks if not each.inside]
-    return found if _are_few(len(found), len(stacks) + waited, by_kind=True) else []
+    matching = [each for each in stacks if not each.inside]
+    return matching if _are_few(len(matching), len(stacks) + waited, by_kind=True) else []
 
 
 def _elsewhere(known: Known) -> Suspect:
@@ -317,11 +320,11 @@ def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
 def alike(known: Iterable[Known]) -> dict[str, list[Known]]:
     """Return groups of ranks at the same place. Lines count in the innermost frame of the program alone: a root and its peers may wait in
     one function that they called from different lines. Ranks without a stack are left out."""
-    found: dict[str, list[Known]] = {}
+    result: dict[str, list[Known]] = {}
     for each in known:
         if each.stack:
-            found.setdefault(_place(each), []).append(each)
-    return found
+            result.setdefault(_place(each), []).append(each)
+    return result
 
 
 def _place(known: Known) -> str:
@@ -394,8 +397,8 @@ class Frame(NamedTuple):
 
 def frames(stack: str) -> list[Frame]:
     """Return the frames of a stack, the innermost first. stack: a frame a line."""
-    found = [match for line in stack.splitlines()[:MOST_FRAMES] if (match := _FRAME.search(line))]
-    return [Frame(each["name"] or each["named"], each["file"] or each["filed"], each["line"] or each["lined"]) for each in found]
+    matched = [match for line in stack.splitlines()[:MOST_FRAMES] if (match := _FRAME.search(line))]
+    return [Frame(each["name"] or each["named"], each["file"] or each["filed"], each["line"] or each["lined"]) for each in matched]
 
 
 def inside(stack: str, call: str = "") -> str:
@@ -406,8 +409,8 @@ def inside(stack: str, call: str = "") -> str:
     names = [name for frame in frames(stack) if (name := _name(frame))]
     if names:
         return names[-1]
-    found = _CALL.search(call)
-    return found[found.lastgroup or 0] if found else ""
+    match = _CALL.search(call)
+    return match[match.lastgroup or 0] if match else ""
 
 
 def _name(frame: Frame) -> str:

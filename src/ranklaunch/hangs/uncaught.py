@@ -47,18 +47,18 @@ class Uncaught:
         for rank, process in ranks.items():
             record = by_top.get(process)
             if record and record.chain:
-                said = _shortened("\n".join(errors.quoted(exceptions.traceback(record.chain).split("\n"))))
+                traceback = _shortened("\n".join(errors.quoted(exceptions.traceback(record.chain).split("\n"))))
                 line = exceptions.shown(exceptions.bare_line_of(record.chain))
                 of_thread = record.where == "thread"
-                yield Raised(rank, max(0.0, now - record.monotonic), not of_thread, said, line, process.pid, of_thread)
+                yield Raised(rank, max(0.0, now - record.monotonic), not of_thread, traceback, line, process.pid, of_thread)
 
 
-def _shortened(said: str) -> str:
+def _shortened(text: str) -> str:
     """Return as much of a traceback as a frame has room for, in whole lines: half a line may be half a secret."""
-    if len(said) <= MOST_OF_TRACEBACK:
-        return said
-    begin, _, _ = said.partition("\n")
-    _, _, rest = said[len(begin) + 1 - MOST_OF_TRACEBACK :].partition("\n")
+    if len(text) <= MOST_OF_TRACEBACK:
+        return text
+    begin, _, _ = text.partition("\n")
+    _, _, rest = text[len(begin) + 1 - MOST_OF_TRACEBACK :].partition("\n")
     return f"{begin}\n{rest}"
 
 

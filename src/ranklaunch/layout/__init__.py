@@ -1,1 +1,1 @@
-"""How a model is spread over ranks, for people: on which node each is, which layers it has, and who talks to whom."""
+"""Spread of a model over ranks, for people: the node, the layers and the communication partners of each rank."""

@@ -83,12 +83,12 @@ def short(ranks: list[int]) -> str:
 def document(picture: Picture) -> dict[str, Any]:
     """For --format json. Ranks of a node are first_rank and those behind it; layers count from 0, last included."""
     layout, stages = picture.layout, picture.stages
-    found = as_json(layout)
-    found["groups"] = {kind: layout.groups(kind) for kind in picture.kinds}
+    content = as_json(layout)
+    content["groups"] = {kind: layout.groups(kind) for kind in picture.kinds}
     nodes = [
         {"index": index, "first_rank": first, "slots": slots} for index, (first, slots) in enumerate(zip(picture.firsts, picture.slots))
     ]
     layers = (
         [{"stage": stage, "layers": [[part[0], part[-1]] for part in stages.of(stage)]} for stage in range(layout.pp)] if stages else None
     )
-    return {"world_size": layout.world_size, **found, "nodes": nodes, "stages": layers, "warnings": list(picture.warnings())}
+    return {"world_size": layout.world_size, **content, "nodes": nodes, "stages": layers, "warnings": list(picture.warnings())}

@@ -1,7 +1,7 @@
-"""A layout as a picture: nodes in rows, a field for each rank, its colour the stage of the pipeline, a frame round those of one tp group.
+"""A layout as a picture: nodes in rows, a field for each rank, its colour the stage of the pipeline, a frame round each tp group.
 
-Each rank has its number in it as long as that can be read. Of more ranks, neighbours of one stage are one field, and what it stands for
-is said where it is pointed at.
+Each rank shows its number while the number is legible. With more ranks, neighbours of one stage are one field, with the meaning in
+its tooltip.
 """
 
 from __future__ import annotations

@@ -62,16 +62,16 @@ def _ranks(picture: Picture) -> Iterator[str]:
 def _stages(picture: Picture) -> Iterator[str]:
     """One line for each stage."""
     for stage, ranks in enumerate(picture.layout.groups("stage")):
-        told = f"layers {layers(picture.stages, stage)}; " if picture.stages else ""
-        yield f"stage {stage}: {told}ranks {runs(ranks)}"
+        of_layers = f"layers {layers(picture.stages, stage)}; " if picture.stages else ""
+        yield f"stage {stage}: {of_layers}ranks {runs(ranks)}"
 
 
 def runs(ranks: Sequence[int]) -> str:
     """0-7, 32-39: the first few where there are many."""
-    found = errors.runs(ranks)
-    shown = found if len(found) <= MOST_GROUPS else found[:ENDS]
+    spans = errors.runs(ranks)
+    shown = spans if len(spans) <= MOST_GROUPS else spans[:ENDS]
     texts = [f"{first}-{last}" if last > first else str(first) for first, last in shown]
-    return ", ".join(texts if shown is found else [*texts, "...", f"{found[-1][0]}-{found[-1][1]}"])
+    return ", ".join(texts if shown is spans else [*texts, "...", f"{spans[-1][0]}-{spans[-1][1]}"])
 
 
 def layers(stages: Stages | None, stage: int) -> str:

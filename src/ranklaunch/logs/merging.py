@@ -163,7 +163,7 @@ class Job:
         return len(self._nodes) > 1
 
     def pieces(self) -> Iterator[Piece | None]:
-        """Yield all that is there, and of a job that is followed what comes; None if somebody waits."""
+        """Yield all present pieces, and new pieces of a followed job; None if somebody waits."""
         return followed(self._known) if self._follow else merged(self._known())
 
     def _known(self) -> list[Node]:

@@ -28,10 +28,10 @@ def moment(text: str, now: float, first: float = 0.0, last: float = 0.0) -> floa
     if not _ISO.fullmatch(text):
         raise ValueError(EXPECTED)
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        date = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(EXPECTED) from None
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _nearest(of_day: int, first: float, last: float) -> float:

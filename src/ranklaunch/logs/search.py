@@ -41,10 +41,10 @@ def attempt(
         msg = f"{top}: no such folder; LOG_DIR is the log folder of a job, or a copy of it"
         raise ConfigError(msg)
     unread: dict[str, str] = {}
-    found = _of_newest_job(list(_attempts(top, unread)))
-    if unread and not found:
+    folders = _of_newest_job(list(_attempts(top, unread)))
+    if unread and not folders:
         raise ConfigError(unread.values())
-    of_attempt = _of_attempt(top, found, number, follow=follow)
+    of_attempt = _of_attempt(top, folders, number, follow=follow)
     wanted = [folder for folder in of_attempt if node is None or folder.node == node]
     if not wanted:
         raise ConfigError(_no_node(top, node, of_attempt))
@@ -59,23 +59,23 @@ def _no_node(top: str, node: int | None, there: Sequence[Folder]) -> str:
     return f"{top}: no node {node} in attempt {there[0].attempt}: there are {', '.join(str(each.node) for each in there[:20])}"
 
 
-def _of_attempt(top: str, found: Sequence[Folder], number: int | None, *, follow: bool) -> list[Folder]:
+def _of_attempt(top: str, folders: Sequence[Folder], number: int | None, *, follow: bool) -> list[Folder]:
     """Return the folders of one attempt, the newest without a number. Raise ConfigError if there is none."""
-    numbers = sorted({folder.attempt for folder in found})
-    if not found or (number is not None and number not in numbers):
+    numbers = sorted({folder.attempt for folder in folders})
+    if not folders or (number is not None and number not in numbers):
         there = f"there {'are' if len(numbers) > 1 else 'is'} {', '.join(map(str, numbers))}"
         text = there if numbers else "no folder attempt_1 lies in it"
         msg = f"{top}: no attempt{'' if number is None else f' {number}'} of a job: {text}"
         raise ConfigError(msg)
-    wanted = _newest(found, numbers, follow=follow) if number is None else number
-    return [folder for folder in found if folder.attempt == wanted]
+    wanted = _newest(folders, numbers, follow=follow) if number is None else number
+    return [folder for folder in folders if folder.attempt == wanted]
 
 
-def _newest(found: Sequence[Folder], numbers: Sequence[int], *, follow: bool) -> int:
+def _newest(folders: Sequence[Folder], numbers: Sequence[int], *, follow: bool) -> int:
     """Return the last attempt with a log, or with a plan if logs may still come: failed starts
     have neither."""
     paths: dict[int, list[str]] = {}
-    for folder in found:
+    for folder in folders:
         paths.setdefault(folder.attempt, []).append(folder.path)
     return next((each for each in reversed(numbers) if any(_has_lines(path, follow=follow) for path in paths[each])), numbers[-1])
 
@@ -86,7 +86,7 @@ def _has_lines(path: str, *, follow: bool) -> bool:
 
 def rounds(path: str) -> list[tuple[int, str]]:
     """Return number and folder of each start of an attempt's ranks, in their order."""
-    numbers = sorted(int(found[1]) for found in map(_RESTART.fullmatch, names(path)) if found)
+    numbers = sorted(int(match[1]) for match in map(_RESTART.fullmatch, names(path)) if match)
     return [(number, folders.restart(path, number)) for number in (0, *numbers)]
 
 
@@ -134,30 +134,30 @@ def _walked(top: str, unread: dict[str, str]) -> Iterator[str]:
 def _inner(folder: str, unread: dict[str, str]) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
-            found = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            paths = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError as error:
         _note(unread, folder, error)
         return
-    yield from sorted(found, reverse=True)
+    yield from sorted(paths, reverse=True)
 
 
 def _folder(path: str, place: int, unread: dict[str, str]) -> Folder:
     """Return the folder of an attempt. place: tells nodes apart if nothing else does."""
     *above, name = path.split("/")
-    nodes = [*(int(found[1]) for found in map(_NODE.fullmatch, reversed(above)) if found), *_told(path, unread)]
+    nodes = [*(int(match[1]) for match in map(_NODE.fullmatch, reversed(above)) if match), *_told(path, unread)]
     jobs = [word for word in above if word.startswith("job_")]
     return Folder(path, nodes[0] if nodes else place, next(iter(folders.attempts([name])), 1), jobs[-1] if jobs else "")
 
 
 def _told(path: str, unread: dict[str, str]) -> Iterable[int]:
-    return (int(found[1]) for found in map(_TIMES.fullmatch, names(path, unread)) if found)
+    return (int(match[1]) for match in map(_TIMES.fullmatch, names(path, unread)) if match)
 
 
-def _of_newest_job(found: list[Folder]) -> list[Folder]:
-    if len({folder.job for folder in found}) < 2:
-        return found
-    newest = max(found, key=_written_at).job
-    return [folder for folder in found if folder.job == newest]
+def _of_newest_job(result: list[Folder]) -> list[Folder]:
+    if len({folder.job for folder in result}) < 2:
+        return result
+    newest = max(result, key=_written_at).job
+    return [folder for folder in result if folder.job == newest]
 
 
 def _written_at(folder: Folder) -> float:

@@ -1,4 +1,4 @@
-"""How lines of logs are shown: each with its tag, a redrawn one as it stood last; on a terminal without what would steer it."""
+"""Display of log lines: each with its tag, a redrawn line in its last state; on a terminal without control characters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PLAIN = "\x1b[0m"
 
 @dataclass(frozen=True)
 class Look:
-    """wanted: which lines are shown, None for all. terminal: it has to bear whatever the logs have. colours: of tags. clock: text of the
-    microseconds since 1970 that stand before each line, None for none."""
+    """Look of shown lines. wanted: filter of lines, None for all. terminal: must bear any log content. colours: of tags.
+    clock: text of the microseconds since 1970 before each line, None for none."""
 
     wanted: Callable[[bytes], object] | None = None
     terminal: bool = False
@@ -41,8 +41,8 @@ class Look:
 
 def rank_of(name: str) -> int | None:
     """By the name of a log; None of what is no rank."""
-    found = _RANK.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _RANK.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def tag(name: str, node: int | None, restart: int, colours: bool) -> bytes:

@@ -21,8 +21,8 @@ class Part(NamedTuple):
 
 
 class Times:
-    """Is fed with what stands in such a file, cut anywhere. ends: how far each log has come. at: the latest time. wrong: lines that tell
-    nothing that could be true."""
+    """Reader of such a file, fed with pieces cut anywhere. ends: position reached by each log. at: the latest time. wrong: lines with
+    nothing possibly true."""
 
     def __init__(self) -> None:
         self.ends: dict[str, int] = {}
@@ -45,7 +45,7 @@ class Times:
         return [part for line in lines if (part := self._part(line))]
 
     def reach(self, name: str, end: int, at: int) -> Part:
-        """What nobody has told: a log has come as far as this, no sooner than what was told last."""
+        """Return a log's part up to `end`, even if unrecorded; no sooner than the last part."""
         self.ends[name] = end
         self.at = max(self.at, at)
         return Part(self.at, name, end)

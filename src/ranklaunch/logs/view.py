@@ -42,9 +42,8 @@ class View:
             yield self._look.block(last, self._tags[key], at)
 
     def tail(self, make: Callable[[], Iterator[Piece | None]], lines: int) -> Iterator[bytes]:
-        """Yield the last lines of the pieces that are there by now, then all that follows. Times
-        tell which pieces are the last, so little of the logs is read. make: gives the pieces, anew if
-        the last of them have too few lines."""
+        """Yield the last lines of the pieces present by now, then everything after. Times show the last pieces, so little of the
+        logs is read. make: gives the pieces, anew if the last of them have too few lines."""
         most = max(LEAST_PIECES, 2 * lines)
         while True:
             pieces = make()

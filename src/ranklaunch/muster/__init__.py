@@ -3,8 +3,8 @@
 | module | contents |
 | --- | --- |
 | hub, member | two machines, node 0's side and every node's: events go in, actions come out |
-| barrier, membership, reports, liveness | parts of the hub: who is missing, who disagrees, who failed, who is gone |
-| events | events and actions, and what both machines have in common |
+| barrier, membership, reports, liveness | parts of the hub: missing nodes, disagreements, failures, lost nodes |
+| events | events and actions, and the common base of both machines |
 | door, dialler | sockets: node 0 listens, the other nodes connect |
 | wire, secret | messages and their signatures |
 | driver | performs actions on the event loop |

@@ -22,8 +22,8 @@ FIRST_STATUS_S = 2.0
 
 
 class Gathering:
-    """roll: who is here. later: whether the job was started before, so that the rank tables of some may still be those of then. trouble:
-    why nobody can come in; refused: who has come with another key. Times are the hub's, in seconds."""
+    """Start barrier. roll: present nodes. later: the job was started before, so some rank tables may still be old ones.
+    trouble: why nobody can come in; refused: a newcomer with another key. Times are the hub's, in seconds."""
 
     def __init__(self, muster: Muster, roll: Roll, *, later: bool = False) -> None:
         self._later = later
@@ -108,7 +108,7 @@ class Gathering:
         return [f"warning: muster: {text}" for text in self._roll.warnings()]
 
     def ask_why(self) -> list[tuple[int, str]]:
-        """Those who are missing and whose names are to be looked up now, as (node, host); some at a time. found() has the answers."""
+        """Return missing nodes for a lookup of their names now, as (node, host); some at a time. found() has the answers."""
         some = [node for node in self._roll.missing if node not in self._asked][:NAMED]
         asked = [(node, self._roll.hosts[node]) for node in some if self._roll.hosts[node]]
         self._asked.update(node for node, _ in asked)

@@ -1,8 +1,8 @@
-"""Node 0's door: where connections come in, and stay until they have signed with the job's key.
+"""Node 0's door: it accepts connections and keeps them until they have signed with the job's key.
 
-Owns the port that is listened at, the connections that have not signed yet, and the addresses of those with another key. Nothing that
-a connection sends can do more than end this connection, until it has signed. Those that do not sign have little time and little to say,
-and where there are too many of them the oldest go: they may not take what the nodes and this process itself need.
+Owns the listening port, the connections without a signature, and the addresses of peers with another key. An unsigned
+connection can do no more than end itself. Unsigned connections have little time and few bytes,
+and the oldest are closed when there are too many: they may not take resources of the nodes and of this process.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Peer:
 
 
 class Door:
-    """feed: is given First with the first message of a connection that has signed, which admit(), turn_away() or drop() answers, and
-    from then on what comes of it. Of those that have not signed nothing is told but AtDoor."""
+    """feed: is given First with the first message of a signed connection, answered by admit(), turn_away() or drop(), and from then on
+    the
+    connection's events. Connections without a signature cause no event but AtDoor."""
 
     def __init__(
         self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], feed: Callable[[Event], None], grace_s: float
@@ -99,9 +100,9 @@ class Door:
             return
         from ranklaunch.system.ports import holder
 
-        found = holder(self._muster.port)
-        self._patience_s = TAKEN_S + (self._grace_s if not found or found.may_be_ours else 0)
-        who = found.text if found else "another process"
+        owner = holder(self._muster.port)
+        self._patience_s = TAKEN_S + (self._grace_s if not owner or owner.may_be_ours else 0)
+        who = owner.text if owner else "another process"
         self._tell(
             f"port {self._muster.port} of this node is in use by {who}; --muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
         )

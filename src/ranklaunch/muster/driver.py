@@ -185,14 +185,14 @@ class HubDriver(Driver):
                 self._inside.deliver(events.Broken(0))
             self.door.drop(link)
 
-    def _resolved(self, node: int, found: list[lookup.Address], why: str) -> None:
-        addresses = tuple(str(address.sockaddr[0]) for address in found)
+    def _resolved(self, node: int, looked_up: list[lookup.Address], why: str) -> None:
+        addresses = tuple(str(address.sockaddr[0]) for address in looked_up)
         self.feed(events.Resolved(node, addresses, why))
 
 
 class Inside:
-    """The way of node 0's own member to the hub, inside this process. What one says the other hears in the loop's next turn, as through
-    a socket. It needs no signature, and nothing that comes through the door can take its place."""
+    """Connection of node 0's own member to the hub, inside this process. A message arrives in the loop's next turn, as through
+    a socket. No signature is needed, and no connection from outside can take its place."""
 
     flushed = True
 

@@ -125,8 +125,8 @@ class Hurry(Event):
 
 @dataclass(frozen=True)
 class Decided(Event):
-    """The answer to Decide. again: all start once more; judgement: of what has ended. next: what the nodes are to know of the next round,
-    as JSON has it."""
+    """Answer to Decide. again: all start once more; judgement: of the ended round. next: facts for the nodes on the next round,
+    in JSON's form."""
 
     again: bool
     judgement: Judgement
@@ -181,8 +181,8 @@ class Busy(Event):
 
 @dataclass(frozen=True)
 class Ready(Event):
-    """index, host: this node's place, which is that of a rank table where there is one. offers: short texts for node 0, whose own are
-    for all."""
+    """index, host: this node's place, from the rank table if there is one. offers: short texts for node 0; node 0's own are
+    for all nodes."""
 
     facts: Mapping[str, str]
     index: int
@@ -217,8 +217,7 @@ class Report(Event):
 
 @dataclass(frozen=True)
 class Word(Event):
-    """What one side has to say to the other, in the words of whoever says it. body: as JSON has it. nodes: to whom, of node 0's; (): to
-    all."""
+    """Message of one side to the other, in the sender's words. body: in JSON's form. nodes: receivers of node 0's message; (): all."""
 
     topic: str
     body: Any
@@ -330,8 +329,9 @@ class Judged(Action):
 
 @dataclass(frozen=True)
 class Decide(Action):
-    """A round has failed, and all that are there have ended; ends in Decided, soon. released: whether it had begun. away: a node that is
-    gone, or has not said that it has ended. states: what the others say of themselves."""
+    """A round has failed, and all present nodes have ended; Decided follows soon. released: True if the round had begun. away: a node
+    that
+    is gone, or has not reported its end. states: the other nodes' own statements."""
 
     judgement: Judgement
     round: int
@@ -379,10 +379,10 @@ Key = Union[str, type[Event]]
 
 
 class Kept:
-    """Words that one side has said to the other and may have to say again, in order. heard: the number of the last from there.
+    """Messages from one side to the other for a possible repetition, in order. heard: the number of the last message from there.
 
-    Each word is heard once, and in order, however often a connection breaks: it has a number, is kept until a ping or a
-    pong tells that it was heard, and is said again to whoever comes back.
+    Each message is heard once, and in order, however often a connection breaks: the message has a number, is kept until a ping or a pong
+    confirms its arrival, and is sent again after a new connection.
     """
 
     def __init__(self) -> None:

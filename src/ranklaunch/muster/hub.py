@@ -1,7 +1,7 @@
-"""Node 0's side of the muster: lets all nodes start together, tells all of the first failure, and says what the job died of.
+"""Node 0's side of the muster: start all nodes together, report the first failure to all, and name the cause of the job's end.
 
-It is a gate and a broadcast: each node sends one message for each thing that happens to it, and gets one for each that concerns all.
-A machine without input or output: events go in, actions come out, and TABLE says what each of them does in each state.
+The hub is a gate and a broadcast: each node sends one message for each event of its own, and gets one for each event of the whole
+job. A machine without input or output: events go in, actions come out, and TABLE has the actions for each event in each state.
 """
 
 from __future__ import annotations
@@ -150,8 +150,9 @@ class Hub(Machine):
         node.doing = wire.text(message, "doing")[: blame.LINE]
 
     def _compare(self, node: Node, message: Message) -> None:
-        """It is ready, or is so again with another rank table: releases all, once all are and agree; judges, once it is certain that they
-        will not."""
+        """Handle a node's readiness, also a repeated one with another rank table. Release all nodes once all are ready and agree; judge
+        once
+        agreement is certainly impossible."""
         number = wire.number({"again": 0, **message}, "again")
         if number <= node.readies:
             return
@@ -165,7 +166,7 @@ class Hub(Machine):
         self._hear_once(node.index, node.words, message)
 
     def _suspect(self, node: Node, message: Message) -> None:
-        """What it says is one of the things that the job may have died of."""
+        """Record a node's report: one of the possible causes of the job's death."""
         self._reports.suspect(node, message)
 
     def _stop_all(self, node: Node, message: Message) -> None:
@@ -257,8 +258,8 @@ class Hub(Machine):
         self._do(events.Decide(judgement, self.round, self._is_released, away, self._reports.states))
 
     def _go_by(self, event: events.Decided) -> None:
-        """What was decided: the job ends, or goes on with the next round, in which all meet again. Whoever has not come back by then from a
-        broken connection has the time of one that breaks now."""
+        """Follow the decision: the job ends, or goes on with the next round, with all nodes meeting again. A node not back by then
+        from a broken connection gets the time of a fresh break."""
         if not event.again:
             self._conclude(event.judgement)
             return
@@ -403,7 +404,7 @@ class Hub(Machine):
             self.here.remove(node)
 
     def _lose(self, event: events.Overdue) -> None:
-        """It is gone, or node 0 is cut off from all, and the job ends with it: looks again where that is not known yet."""
+        """Handle a node's loss, or node 0's loss of all nodes, and end the job. Look again later if the case is unclear."""
         node = self.here.overdue(event.instance, self._now)
         if node and self._reports.is_unclear(node, self._now):
             self._do(events.Wake(event, liveness.LOOK_S))

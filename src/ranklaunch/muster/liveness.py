@@ -1,5 +1,5 @@
-"""What becomes of a node of which nothing is heard any more: what the end of its connection says of it, whether it may come back, and
-whether it is lost, or node 0 itself, whom nobody's words reach any more. Pure."""
+"""State of a silent node: the meaning of its connection's end, its chances to come back, its loss, and the loss of node 0 itself, once
+no words reach node 0 any more. Pure."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def time_to_return(error: OSError | None) -> float:
 
 
 def words(error: OSError) -> str:
-    """What it says of itself, also where it has no words of the system's."""
+    """Return the error's own text, also for an error without the system's text."""
     return error.strerror or str(error) or type(error).__name__
 
 
 def suspect(node: int, host: str, silent: bool, at: float, since: str = "") -> Suspect:
-    """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
-    host that does not answer is down or cut off, and another try may find it back."""
+    """Return the suspect for a node lost without a word. A process that ends gives its reason. If the host still closes connections, the
+    process was killed; a silent host is down or cut off, and another try may reach the host."""
     name = blame.place(node, host)
     if silent:
         reason = f"{name} does not answer: its host or the network to it is down{since}"
@@ -61,8 +61,8 @@ def beat_s(nodes: int, lost_after_s: float) -> float:
 
 @dataclass(frozen=True)
 class Silence:
-    """lost: when the node that is lost was last heard; others: when each of the other nodes was, whose connection stands or has fallen
-    silent too; of a clock that says now."""
+    """Silence of a lost node. lost: time of its last message; others: of each other node's, if its connection stands or has
+    fallen silent too; now: by the same clock."""
 
     lost: float
     others: Sequence[float]
@@ -71,8 +71,8 @@ class Silence:
 
     @property
     def is_own(self) -> bool | None:
-        """Whether it is node 0's: no other node has spoken since, and at least one fell silent together with the one that is lost. None
-        where one that is there may not have had to say anything since. What had been silent for longer tells nothing."""
+        """True if the silence is node 0's: no other node has spoken since, and at least one fell silent together with the lost
+        one. None if a present node may not have had to speak yet. An older silence proves nothing."""
         window, last = TOGETHER * self.beat_s, max(self.others, default=float("-inf"))
         if abs(last - self.lost) > window:
             return False

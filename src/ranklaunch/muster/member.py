@@ -62,9 +62,10 @@ SLACK_S = 0.2  # by which two drift apart meanwhile at most, unless one is set
 
 
 class Member(Machine):
-    """instance: tells two starts of a node apart. host: as this node calls itself. joined: node 0 has welcomed it. shared, run_id, table:
-    what node 0 offers, the job's id, and the digest of the rank table by which all start, once all are released. offset: seconds by which
-    node 0's wall clock is ahead of this node's monotonic one, once measured."""
+    """instance: tells two starts of a node apart. host: this node's own name. joined: node 0 has welcomed this node. shared, run_id,
+    table:
+    node 0's offers, the job's id, and the digest of the rank table for all starts, once all are released. offset: seconds by which node
+    0's wall clock is ahead of this node's monotonic one, once measured."""
 
     def __init__(self, muster: Muster, instance: str, host: str, attempt: int = 1) -> None:
         super().__init__(GATHERING, attempt)
@@ -125,10 +126,11 @@ class Member(Machine):
             rule(self, message)
 
     def _is_of_round(self, message: Message) -> bool:
-        """The attempt is node 0's own count, so it is compared with what the same start has said before. Who is not welcome yet knows of
-        no round."""
-        said = wire.number(message, "attempt"), wire.number(message, "round")
-        return not self.joined or said == (self._hub_attempt, self.round)
+        """Return True for this attempt and round. The attempt is node 0's own count, compared with earlier messages of the same start. A
+        node
+        not welcome yet knows no round."""
+        round_of_node_0 = wire.number(message, "attempt"), wire.number(message, "round")
+        return not self.joined or round_of_node_0 == (self._hub_attempt, self.round)
 
     # Coming to node 0
 
@@ -159,8 +161,8 @@ class Member(Machine):
         self._come_later(event.why)
 
     def _retry_or_lose(self, event: events.Unreached) -> None:
-        """Comes again, while node 0 may still be there. One that was killed closes its connections; what a reset and then silence tell of
-        is a host that has given this one up, or was cut off from it."""
+        """Retry while node 0 may still be there, else lose node 0. A killed node 0 closes its connections. A reset, then silence:
+        its host has given this node up, or was cut off from this node."""
         self._answered = self._answered and not event.refused
         if event.silent and liveness.reset(self._broken_by):
             self._broken_by = OSError(errno.ETIMEDOUT, event.why)
@@ -219,8 +221,9 @@ class Member(Machine):
     # What node 0 says
 
     def _join(self, message: Message) -> None:
-        """It is welcome, and tells again what node 0 must know, as of the round that node 0 is in: where it is new there,
-        nothing of it is of an earlier one."""
+        """Handle a welcome, and send node 0 all necessary facts again, as of the round of node 0. If this round is new there, no fact is
+        of an
+        earlier one."""
         if wire.text(message, "hub") == self._hub_name:
             self._settle_in(message)
             return
@@ -231,7 +234,8 @@ class Member(Machine):
         self._settle_in(message)
 
     def _rejoin(self, message: Message) -> None:
-        """As join; a node 0 that was started anew has an attempt that this node is no part of. Of another round it hears next."""
+        """Handle a rejoin like a join. A node 0 that was started anew has an attempt without this node. The node hears of another round
+        next."""
         if wire.text(message, "hub") != self._hub_name:
             self._do(events.Rest(events.GreetingDue()))
             self._lose()
@@ -296,8 +300,8 @@ class Member(Machine):
         self._do(events.Judged(judgement))
 
     def _go_again(self, message: Message) -> None:
-        """The round has ended, and all start once more. Nothing that was said in it counts any more. A round that is not the next is one
-        that this node is in, or has been in, already."""
+        """Start the next round: the last one has ended, and all start once more. Earlier messages no longer count. Ignore any
+        other round: this node is in such a round, or was before."""
         judgement, following = messages.judgement(message["judgement"]), wire.following(message)
         if (wire.number(message, "attempt"), wire.number(message, "round")) != (self._hub_attempt, self.round + 1):
             return

@@ -16,10 +16,9 @@ MOST_SLOTS_NAMED = 64  # nodes whose slots one line names
 
 
 class Entry:
-    """One start of one node. instance: tells two starts apart; address: where it came from; facts: None until it is ready to start;
-    doing: what it is busy with before that. stated, named: its place and
-    host by its own word, which may be a rank table's; known once it is ready; gives: it has something for the others then. arrived: seconds
-    on the hub's clock."""
+    """One start of one node. instance: tells two starts apart; address: its source address; facts: None until ready to start; doing: its
+    work before then. stated, named: its place and host by its own word, or by a rank table; known once ready; gives: True if the node
+    then has something for the rest. arrived: seconds on the hub's clock."""
 
     def __init__(self, node: int, instance: str, host: str, address: str, arrived: float, doing: str = "") -> None:
         self.node, self.instance, self.host, self.address, self.arrived = node, instance, host, address, arrived
@@ -111,7 +110,7 @@ class Roll:
 
     @property
     def tables(self) -> Collection[str]:
-        """The digests of their rank tables, of those that are ready: all that differs may follow from these."""
+        """Return the digests of the ready nodes' rank tables: all other differences may follow from these."""
         return self._tables
 
     @property
@@ -149,15 +148,15 @@ class Roll:
 
     def warnings(self) -> list[str]:
         """What the nodes may differ in, and people seldom mean."""
-        return [f"{name} differs: {self._values(said)}" for name, said in self._ranks.problems(steers=False)]
+        return [f"{name} differs: {self._values(by_value)}" for name, by_value in self._ranks.problems(steers=False)]
 
     def of_tables(self) -> str:
         """Return the nodes by rank table."""
-        said: dict[str | None, list[int]] = {}
+        by_value: dict[str | None, list[int]] = {}
         for entry in self.entries.values():
             if entry.facts and TABLE in entry.facts:
-                said.setdefault(entry.facts[TABLE], []).append(entry.node)
-        return self._values(said)
+                by_value.setdefault(entry.facts[TABLE], []).append(entry.node)
+        return self._values(by_value)
 
     def own_slots(self) -> str:
         """How many each node takes itself to have, as RANKLAUNCH_SLOTS has it; "" where that is not known of all."""
@@ -226,17 +225,17 @@ class Roll:
     def _disagreements(self) -> Iterable[str]:
         ready = [entry for entry in self.entries.values() if entry.facts is not None]
         for name in sorted({name for entry in ready for name in self._compared(entry.facts or {})}):
-            said: dict[str | None, list[int]] = {}
+            by_value: dict[str | None, list[int]] = {}
             for entry in ready:
-                said.setdefault((entry.facts or {}).get(name), []).append(entry.node)
-            if len(said) > 1:
-                yield f"{name} differs: {self._values(said)}"
-        for name, told in self._ranks.problems():
-            yield f"{name} {'differ' if name == ARGUMENTS else 'differs'}: {self._values(told)}"
+                by_value.setdefault((entry.facts or {}).get(name), []).append(entry.node)
+            if len(by_value) > 1:
+                yield f"{name} differs: {self._values(by_value)}"
+        for name, differing in self._ranks.problems():
+            yield f"{name} {'differ' if name == ARGUMENTS else 'differs'}: {self._values(differing)}"
 
-    def _values(self, said: Mapping[str | None, list[int]]) -> str:
+    def _values(self, by_value: Mapping[str | None, list[int]]) -> str:
         """The rarest values first: they are more likely the wrong ones."""
-        values = sorted(said.items(), key=lambda item: (len(item[1]), min(item[1])))
+        values = sorted(by_value.items(), key=lambda item: (len(item[1]), min(item[1])))
         named = [f"{'(none)' if value is None else value} on {self._nodes(nodes)}" for value, nodes in values[:NAMED]]
         return _listed(named, len(values))
 
@@ -257,9 +256,9 @@ def _count(counter: Counter[Any], what: object, by: int) -> None:
 
 def spans(numbers: Iterable[int]) -> str:
     """0,1,2,5 as "0-2, 5"."""
-    found = runs(numbers)
-    named = [str(first) if first == last else f"{first}-{last}" for first, last in found]
-    more = sum(last - first + 1 for first, last in found[NAMED:])
+    pairs = runs(numbers)
+    named = [str(first) if first == last else f"{first}-{last}" for first, last in pairs]
+    more = sum(last - first + 1 for first, last in pairs[NAMED:])
     return ", ".join(named[:NAMED]) + (f" and {more} more" if more else "")
 
 
@@ -268,11 +267,11 @@ def _listed(named: Sequence[str], count: int) -> str:
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def _own_slots(node: int, said: str) -> str:
+def _own_slots(node: int, slots: str) -> str:
     """Of one node, by what it says of all: "8 on each" or "8,4"."""
-    each, on_each, _ = said.partition(" on each")
-    numbers = said.split(",")
-    if "..." in said:  # too many to be told
+    each, on_each, _ = slots.partition(" on each")
+    numbers = slots.split(",")
+    if "..." in slots:  # too many to be told
         return ""
     own = each if on_each else numbers[node] if 0 <= node < len(numbers) else ""
     return own if own.isdecimal() else ""

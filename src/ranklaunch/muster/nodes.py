@@ -403,8 +403,8 @@ class Nodes:
             self._run(lambda: self._hurry or (not hub.owed and hub.settled), lambda: late)
 
     def _wait_for_the_unheard(self, hub: Hub, since: float, most_s: float) -> None:
-        """Wait for a node that has not taken the verdict, and is silent since then: its network may be away for a moment, and without
-        the verdict that node would report that node 0 was killed."""
+        """Wait for a node that has not taken the verdict and is silent since then: its network may be away for a moment. Without
+        the verdict, this node would report node 0 as killed."""
         until = since + most_s
         name = hub.unheard(since) if hub.judgement and hub.judgement.outcome != "stopped" else ""
         left = until - self._loop.clock()

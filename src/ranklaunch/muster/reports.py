@@ -36,19 +36,19 @@ def told(kind: str, judgement: Judgement) -> Message:
 
 
 class Node(Entry):
-    """One start of one node that has signed.
+    """One start of one node, after its signature.
 
     | field | meaning |
     | --- | --- |
-    | index | its place: that of its greeting until all agree on another |
+    | index | its place: by its greeting until all agree on another |
     | attempt | number of this start, by its own count |
-    | inside | it is in this process, and nobody else can claim so |
-    | link | its connection; None while that is broken |
-    | heard | when its last message came |
-    | gone_at, back_by | when its connection broke, and until when it may come back |
-    | stopping, reported, done | it has taken the order to stop; sent its report; succeeded |
-    | told | it has taken the verdict |
-    | readies | number of its last message that it is ready |
+    | inside | True for the node of this process; no other node can claim its place |
+    | link | its connection; None while broken |
+    | heard | time of its last message |
+    | gone_at, back_by | when its connection broke, and its deadline to come back |
+    | stopping, reported, done | True after the order to stop, its report, its success |
+    | told | True once the node has the verdict |
+    | readies | number of its last message of readiness |
     """
 
     def __init__(self, hello: First, now: Now) -> None:
@@ -125,7 +125,7 @@ class Present:
         return node
 
     def keep(self, word: Message, nodes: Sequence[int]) -> tuple[int, ...]:
-        """A word for these nodes, or for all where there are none; the connections of those that can hear it now."""
+        """Keep a word for these nodes, or for all if none are given. Return the connections of nodes that can hear now."""
         those = [node for node in self.by_instance.values() if not nodes or node.index in nodes]
         for node in those:
             node.words.add(word)
@@ -183,14 +183,14 @@ class Present:
         """Those of whom nothing has been heard for so long, once each. The host is there, or the kernel would have said so; the process
         is stopped, or waits for a file system."""
         silent = [node for node in self.by_instance.values() if now.clock - node.heard > seconds and not node.done]
-        found = [node for node in silent if node.instance not in self._silent]
-        self._silent.update(node.instance for node in found)
-        return found
+        result = [node for node in silent if node.instance not in self._silent]
+        self._silent.update(node.instance for node in result)
+        return result
 
 
 class Reports:
-    """present: who is here. grace_s: within which they end. lost_after_s: silence after which the network to a node is gone for good.
-    begun_at: when all were told to stop, by the hub's clock. done: how many have succeeded."""
+    """Nodes' reports. present: nodes here. grace_s: time for their end. lost_after_s: silence after which the network to a
+    node is gone for good. begun_at: time of the stop order to all, by the hub's clock. done: number of successes."""
 
     def __init__(self, present: Present, hosts: Sequence[str], grace_s: float, lost_after_s: float) -> None:
         self.done = 0
@@ -238,17 +238,17 @@ class Reports:
 
     def _own(self, node: Node, message: Message) -> Suspect:
         """Return a node's suspect, placed on that node. A rank that its ranks waited for in vain stays on its own node."""
-        said: Suspect = messages.clipped(messages.suspect(message))
+        suspect: Suspect = messages.clipped(messages.suspect(message))
         if node.inside and not node.index:
-            return said
-        index, host, culprit = node.index, self._host(node), said.culprit
-        if culprit and 0 <= culprit.node < len(self._hosts) and any(each.rule == blame.WAITED_FOR for each in said.because):
+            return suspect
+        index, host, culprit = node.index, self._host(node), suspect.culprit
+        if culprit and 0 <= culprit.node < len(self._hosts) and any(each.rule == blame.WAITED_FOR for each in suspect.because):
             index, host = culprit.node, self._hosts[culprit.node]
-        return replace(said, node=index, culprit=culprit and replace(culprit, node=index, host=host))
+        return replace(suspect, node=index, culprit=culprit and replace(culprit, node=index, host=host))
 
     def _finish(self, node: Node, message: Message) -> Finish:
-        said = messages.finish(message)
-        return said if node.inside and not node.index else replace(said, node=node.index)
+        finish = messages.finish(message)
+        return finish if node.inside and not node.index else replace(finish, node=node.index)
 
     # What is seen of it
 
@@ -279,13 +279,13 @@ class Reports:
         return self._fell_silent(node) and self._is_cut_off is None and self._is_own(node, now) is None
 
     def _fell_silent(self, node: Node) -> bool:
-        """Whether the network to it was away. For as long as that takes a node to give node 0 up it was, where a reset comes after that:
-        its host answers again, and knows nothing of the connection any more."""
+        """Return True if the network to the node was away. A late reset shows this too, once the node has had time to give node 0
+        up: its host answers again, but has forgotten the connection."""
         gave_up = liveness.reset(node.gone_why) and (node.gone_at or 0.0) - node.heard >= self._lost_after_s
         return gave_up or liveness.silence(node.gone_why)
 
     def _decides_own(self, lost: Node, now: Now) -> bool:
-        """Whether it is node 0 that is cut off, once and for all: of thousands that are lost not each is compared with all."""
+        """Decide once and for all if node 0 itself is cut off: of thousands of lost nodes not each is compared with all."""
         if self._is_cut_off is None:
             self._is_cut_off = self._is_own(lost, now) is not False
             return self._is_cut_off
@@ -382,7 +382,8 @@ class Reports:
         return max(self.begun_at + ACK_S, node.heard + self._lost_after_s)
 
     def newly_deaf(self, now: Now) -> str:
-        """The first node that has not answered for longer than one takes that is there, once, and how long it is waited for."""
+        """Return a message, once, on the first node silent for longer than a present node takes to answer, and the time left for an
+        answer."""
         deaf = [node for node in self._left if not node.stopping and node.gone_at is None and now.clock < self._answers_by(node)]
         waited = now.clock - self.begun_at
         if self._said_silent or not deaf or waited <= ACK_S:

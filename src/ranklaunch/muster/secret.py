@@ -24,7 +24,7 @@ def secret(muster: Muster, env: Mapping[str, str]) -> bytes:
     if not muster.secret.startswith("/"):
         return env.get(muster.secret, "").encode(errors="surrogateescape")
     try:
-        text = disk.read(disk.given(muster.secret), MOST_SECRET_BYTES).strip()
+        text = disk.read(disk.readable(muster.secret), MOST_SECRET_BYTES).strip()
     except disk.NotRegularError as error:
         msg = f"RANKLAUNCH_SECRET_FILE: {error}"
         raise ConfigError(msg) from None

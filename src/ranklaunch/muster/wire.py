@@ -1,15 +1,15 @@
-"""How two ends of a muster connection speak: JSON messages in length-capped frames, each signed with a key of this connection.
+"""Format of a muster connection: JSON messages in length-capped frames, each signed with a key of this connection.
 
     hub      GREETING, 16 random bytes
     member   16 random bytes, then frames
     hub      frames
 
 A frame is the length of its body (4 bytes, big endian), HMAC-SHA256 (32 bytes) and the body: one JSON object. The key of a connection
-comes from the job's key and both sides' random bytes, so nothing that was recorded from another connection is valid in this one; the
-signature covers the direction and a count, so frames cannot be turned round, repeated, dropped or swapped. Nothing is parsed before
-its signature has been checked, and nothing is encrypted: there is nothing secret in it but the key, which is never sent.
+comes from the job's key and both sides' random bytes, so nothing recorded from another connection is valid in this one. The signature
+covers the direction and a count, so frames cannot be turned round, repeated, dropped or swapped. Nothing is parsed before its
+signature has been checked, and nothing is encrypted: the key is the only secret, and is never sent.
 
-Every message has a type, the attempt of the start that says it, and the round that it is about.
+Every message has a type, the attempt of the sending start, and the round of its subject.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Codec:
         return len(body).to_bytes(LENGTH, "big") + tag + body
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are whole by now. Raises WireError at the first that is not right, with nothing of it looked into."""
+        """Return the messages complete by now. Raises WireError at the first wrong message, without a look into its content."""
         self._buffer += data
         messages = []
         while len(self._buffer) >= LENGTH:
@@ -135,7 +135,7 @@ def texts(value: object) -> dict[str, str]:
 
 
 def text(message: Message, key: str) -> str:
-    """What a peer has said, on one line and with nothing in it that moves a cursor. Raises ValueError where it is something else."""
+    """Return a peer's text on one line, without characters for moving a cursor. Raises ValueError for anything but text."""
     value = message.get(key)
     if not isinstance(value, str):
         msg = f"{key} is {_shown(value)}"
@@ -153,16 +153,16 @@ def number(message: Message, key: str) -> int:
 
 
 def following(message: Message) -> dict[str, Any]:
-    """What node 0 says of the next round: `pause_s`, seconds before it, and `restart`, what verdict.json says of the last one. Raises
-    ValueError where it is something else."""
-    told = message.get("next")
-    found = told if isinstance(told, dict) else {}
-    pause_s, restart = found.get("pause_s", 0), found.get("restart", {})
-    is_time = found is told and isinstance(pause_s, (int, float)) and not isinstance(pause_s, bool) and 0 <= pause_s <= MOST_PAUSE_S
+    """Return node 0's message on the next round: `pause_s`, seconds before the round, and `restart`, verdict.json's entry on
+    the last one. Raises ValueError for anything else."""
+    content = message.get("next")
+    result = content if isinstance(content, dict) else {}
+    pause_s, restart = result.get("pause_s", 0), result.get("restart", {})
+    is_time = result is content and isinstance(pause_s, (int, float)) and not isinstance(pause_s, bool) and 0 <= pause_s <= MOST_PAUSE_S
     if not is_time or not isinstance(restart, dict):
-        msg = f"next is {_shown(told)}"
+        msg = f"next is {_shown(content)}"
         raise ValueError(msg)
-    return found
+    return result
 
 
 def _shown(value: object) -> str:

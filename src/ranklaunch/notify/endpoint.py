@@ -170,7 +170,7 @@ def _takes_openmetrics(header: str) -> bool:
 
 
 def _listening(port: int) -> socket.socket:
-    """Return a socket that listens at all addresses of the node, also those of IPv6 where the kernel has it."""
+    """Return a socket listening at all addresses of the node, also at IPv6 addresses if the kernel has IPv6."""
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(_NoIpv6Error):
             return _bound(socket.AF_INET6, port)

@@ -111,9 +111,9 @@ class Growing:
 
 
 class MetricsFile:
-    """File of metrics. It may lie on a mount that does not answer: then the job goes on, and nothing is written.
+    """File of metrics. Its mount may not answer: then the job goes on, and nothing is written.
 
-    say: prints a line for people, once for each trouble until it is over.
+    say: prints a line for people, once for each trouble until its end.
     """
 
     def __init__(self, path: str, loop: Loop, say: Callable[[str], None]) -> None:

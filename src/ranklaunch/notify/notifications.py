@@ -94,12 +94,12 @@ class Telling(Teller):
 
     # Events
 
-    def hang(self, said: Mapping[str, Any]) -> None:
+    def hang(self, alarm: Mapping[str, Any]) -> None:
         if not self._command:
             return
         job = self._seen.attempt().plan.job
-        host = blame.host_to_avoid(Judgement("failed", 0, ""), [node.host for node in job.everyone], said)
-        self._alarm(HANG, SCHEMA_OF_HANG, folders.HANG, {**said, "suspect_host": as_dict(host) if host else None})
+        host = blame.host_to_avoid(Judgement("failed", 0, ""), [node.host for node in job.everyone], alarm)
+        self._alarm(HANG, SCHEMA_OF_HANG, folders.HANG, {**alarm, "suspect_host": as_dict(host) if host else None})
 
     def slow(self, event: Mapping[str, Any]) -> None:
         if self._command:

@@ -1,7 +1,7 @@
-"""The console: a descriptor that may be slow, closed or a file, and that must never hold up the supervisor.
+"""The console: a descriptor that may be slow, closed or a file, and must never hold up the supervisor.
 
-Bytes wait in a bounded queue. When it is full, `full` tells the readers of the ranks' pipes to pause, so a slow reader slows the
-ranks no more than it must, and memory stays bounded.
+Bytes wait in a bounded queue. When the queue is full, `full` tells the readers of the ranks' pipes to pause, so a slow reader slows
+the ranks no more than necessary, and memory stays bounded.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ class Terminal:
     def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
         """Print a text of ranklaunch's own. lines: quoted below it."""
         quoted = (line.decode(errors="backslashreplace") for line in lines)
-        said = [f"ranklaunch: {text}".split("\n")[0], *text.split("\n")[1:], *(f"  {line}" for line in quoted)]
-        first, *others = map(printable, said)
+        texts = [f"ranklaunch: {text}".split("\n")[0], *text.split("\n")[1:], *(f"  {line}" for line in quoted)]
+        first, *others = map(printable, texts)
         shown = [_painted(first, text) if self._paints_own else first, *others]
         self._own.write("".join(f"{line}\n" for line in shown).encode(errors="backslashreplace"))
 
@@ -230,10 +230,10 @@ def colourful(env: Mapping[str, str]) -> bool:
 
 
 def _open(fd: int) -> tuple[int, int, bool]:
-    """Return (descriptor, most bytes of one write, True if others share it and it may block).
+    """Return (descriptor, most bytes of one write, True for a shared descriptor that may block).
 
-    A descriptor of our own, made by opening it anew, can be non-blocking without making it so for everybody who shares the old
-    one. Where that is not allowed (another user's pipe, a socket) small writes after a poll do not block either.
+    A descriptor of our own, opened anew, can be non-blocking without an effect on everybody with the shared one. If a new one is not
+    allowed (another user's pipe, a socket), small writes after a poll do not block either.
     """
     try:
         mode = os.fstat(fd).st_mode

@@ -1,9 +1,9 @@
-"""Equal lines of many ranks, put together while they come: each line once, with its ranks, and each rank's lines in their order.
+"""Equal lines of many ranks, merged as they come: each line once, with its ranks, and each rank's lines in their order.
 
-Lines wait in one order for others that are equal. A rank's next line joins the first equal one behind the last that it shares with others;
-its own lines in between, which nobody else has written yet, move in front of that. A line that none is equal to becomes the last of all.
-What stands first goes as soon as all ranks are in it, when none has joined it for a while, or at the latest after a time; so both delay
-and memory have a limit, whatever ranks write.
+Lines wait in one order for equal lines. A rank's next line joins the first equal one behind the last line shared by the rank. The
+rank's own lines in between, not yet written by any other rank, move in front of the joined line. A line without an equal one becomes
+the last of all. The first line is printed once all ranks are in it, once no rank has joined for a while, or after a time limit. So
+both delay and memory have a limit, for any output.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MOST_LOOKED = 16  # equal lines that one may join: of a line that a rank repeats
 
 
 class Group:
-    """ranks: those that have written the line, in the order in which they did. place: in the order of all. began: when the first did;
-    joined: when the last did. alone: no other may join."""
+    """Ranks with the same line. ranks: in the order of their writing. place: in the order of all. began: time of the first
+    rank; joined: of the last. alone: no other may join."""
 
     __slots__ = ("alone", "began", "joined", "line", "place", "ranks")
 
@@ -98,8 +98,8 @@ class Alike:
         if not equal:
             return None
         at = bisect.bisect_right(equal, behind)
-        found = (self._groups[place] for place in equal[at : at + MOST_LOOKED])
-        return next((group for group in found if group.ranks[0] != rank), None)
+        groups = (self._groups[place] for place in equal[at : at + MOST_LOOKED])
+        return next((group for group in groups if group.ranks[0] != rank), None)
 
     def _begin(self, line: bytes, rank: int, now: float, alone: bool = False) -> Group:
         group = self._groups[self._next] = Group(line, rank, self._next, now, alone)

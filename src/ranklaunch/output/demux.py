@@ -17,8 +17,9 @@ _BEGUN = re.compile(rb"\[(?:[0-9]+(?:,(?:[0-9]+(?:\](?:<(?:[a-z]+(?:>:?)?)?)?)?)
 
 
 class Demux:
-    """Is fed like an Output. pattern: of a tag, which has the rank's key in its group and differs between a rank's streams. own: takes what
-    no rank has written. output: makes that of a rank, by the key in its tag, or gives None for a key that no rank has."""
+    """Splitter of an output by tags, fed like an Output. pattern: of a tag; its group is the rank's key, and a rank's streams
+    have different tags. own: takes output of no rank. output: makes a rank's Output from its key, None for a key of no
+    rank."""
 
     def __init__(self, pattern: str, own: Output, output: Callable[[str], Output | None]) -> None:
         self._tag = re.compile(pattern.encode())
@@ -38,7 +39,8 @@ class Demux:
         return self._own.tail
 
     def tail_of(self, key: str) -> bytes:
-        """The last of what a rank has written, and of what came together, standard error last: a traceback is the last that it wrote."""
+        """Return the tail of a rank's output. Of simultaneous output, standard error comes last: a traceback is a rank's last
+        output."""
         output = self._by_key.get(key.encode())
         if not output or key in self._at_end:
             return self._at_end.get(key, b"")
@@ -117,8 +119,8 @@ class Demux:
 
 
 class Stream:
-    """One of a rank's streams. is_error: its standard error. begun: of it, the line that has not ended yet: another stream's lines must
-    not stand in it. begun_at: when the last of that came."""
+    """One stream of a rank. is_error: True for standard error. begun: its unfinished line; another stream's lines must not
+    stand inside. begun_at: arrival time of the line's last part."""
 
     def __init__(self, output: Output, is_error: bool = False) -> None:
         self.output = output
@@ -131,7 +133,7 @@ class Stream:
         return bytes(self.begun[-TAIL:])
 
     def lines(self, piece: bytes) -> bytes:
-        """What is to be given on now that a piece has come: whole lines, and whole states of one that is redrawn."""
+        """Return the output to pass on after a new piece: whole lines, and whole states of a redrawn line."""
         whole = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
         if not whole and len(self.begun) + len(piece) <= LONGEST_LINE:
             self.begun += piece
@@ -144,7 +146,7 @@ class Stream:
 
 
 class Errors:
-    """What came of a rank's standard error lately, and of its standard output beside it: which was written first is not known then."""
+    """Recent standard error of a rank, and its standard output beside: the order of the two is not known then."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -180,8 +182,9 @@ class Errors:
 
 
 def _rule_before(data: bytes, at: int, end: int) -> int:
-    """Where mpirun's own rule begins, if the line has one: it is the rest of that, and what follows has no tag. A longer one is of a rank's
-    own drawing."""
+    """Return the start of mpirun's own rule, at the end of a line, if present; output after the rule has no tag. A longer rule was drawn
+    by
+    a rank."""
     rule = end - 1 - len(OWN_RULE)
     drawn = rule >= at and end < len(data) and data.startswith(OWN_RULE + b"\n", rule)
     return rule if drawn and not (rule > at and data[rule - 1 : rule] == b"-") else -1

@@ -1,6 +1,6 @@
-"""Files that ranks write, as they are read: which of them was written to last, and what is at its end.
+"""Files written by ranks, during reading: the file with the latest write, and the end of each.
 
-A file stays open once it has been read, for one that somebody removes or moves away is read on: its rank still writes into it.
+A file stays open after its first read. If somebody removes or moves the file, reading goes on: its rank still writes there.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Files:
             return b""
 
     def order(self, path: str) -> tuple[int, str]:
-        """By when they were written to last. Of two that are written to at once, a rank's stderr.log tells more: what its program said
-        before may be late in the other, where tee passes it on."""
+        """Return the key for sorting by last write. Of two files written at once, a rank's stderr.log tells more: the program's
+        earlier output may be late in the other one, if passed on by tee."""
         return self.written_at(path) - AT_ONCE_NS * path.endswith("stdout.log"), path
 
     def written_at(self, path: str) -> int:

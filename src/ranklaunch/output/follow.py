@@ -1,9 +1,9 @@
-"""Follower of the files into which a launcher lets its ranks write, so that their lines reach the
-console with their own tags.
+"""Follower of the files into which a launcher lets its ranks write, so their lines reach the console
+with their own tags.
 
-inotify tells which file grew; without an inotify instance the folder is read twice a second. Each
-file that grew has one block read per turn of the loop, as a pipe has. The bytes copied in all have
-a limit: if a file were our own output, each copy would make more of it, until the disk is full.
+inotify names the growing files; without an inotify instance the folder is read twice a second. Each
+growing file has one block read per turn of the loop, like a pipe. The bytes copied in all have a
+limit: if a file were our own output, each copy would grow the file, until the disk is full.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop
 class Follower:
     """Reader of the files below a folder.
 
-    pattern: of paths below the folder; the group that matches is the key of one of the outputs.
-    on_trouble: reports files that are not read. on_file: called for each new file. others: makes
-    the output of a launcher that a rank started: such launchers inherit the folder, and write into
-    folders of their own in it, later than this node's launcher. kept: the files are the user's and
-    of this start alone: they are not copied.
+    pattern: of paths below the folder; the matching group is the key of one of the outputs. on_trouble:
+    reports unread files. on_file: called for each new file. others: makes the output of a launcher
+    started by a rank: such launchers inherit the folder, and write into folders of their own there,
+    later than this node's launcher. kept: the files are the user's and of this start alone: they are
+    not copied.
     """
 
     def __init__(
@@ -329,8 +329,9 @@ class Follower:
             self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
 
     def _last_of(self, key: str) -> bytes:
-        """Return the last of one output: what has been copied, and behind it what only is in its files, the file that was written to last
-        as the last, for it tells why its rank ended. A line without its end stands before what was copied of that file since."""
+        """Return the end of one output: the copied part, then the uncopied ends of its files. The last written file comes last, because
+        it has
+        the reason of its rank's end. A line without its end comes before the part copied from its file since."""
         paths = sorted(self._newest[key], key=self._files.order)
         if self._spent:  # nothing is copied any more
             return joined(*(self._files.end_of(path) for path in paths))
@@ -341,8 +342,7 @@ class Follower:
 
 
 def _rank_behind(folder: str) -> int | None:
-    """Return the rank that started the launcher which writes into a folder, None if that is not
-    known."""
+    """Return the rank that started the launcher writing into a folder, None if unknown."""
     try:
         from ranklaunch.output import inner_launcher  # few ranks start launchers
     except (OSError, ImportError):  # no descriptor left
@@ -370,12 +370,12 @@ def _whole(data: bytes) -> int:
 def _budget(folder: str) -> int:
     """Return how many bytes may be copied from the files below a folder."""
     try:
-        found = os.statvfs(folder)
+        usage = os.statvfs(folder)
     except OSError:
         return UNKNOWN_COPIED
-    if not found.f_blocks:
+    if not usage.f_blocks:
         return UNKNOWN_COPIED
-    return min(MOST_COPIED, max(LEAST_COPIED, found.f_bavail * found.f_frsize // FREE_SHARE))
+    return min(MOST_COPIED, max(LEAST_COPIED, usage.f_bavail * usage.f_frsize // FREE_SHARE))
 
 
 def _paths(folder: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Hiding:
-    """Sink of tagged lines that passes on those that are not hidden. tag: text before each line, or before none."""
+    """Sink of tagged lines, passing on all but the hidden lines. tag: text before each line, or before none."""
 
     def __init__(self, show: Callable[..., None], tag: bytes) -> None:
         self._show = show
@@ -28,7 +28,7 @@ class Hiding:
 
 
 class Without(Hiding):
-    """Sink that hides lines of a pattern: those that every node's launcher prints alike, which the console of node 0 alone shows."""
+    """Sink hiding lines of a pattern: they are alike from every node's launcher, and only node 0's console shows them."""
 
     def __init__(self, show: Callable[..., None], pattern: str, tag: str) -> None:
         super().__init__(show, tag.encode(errors="surrogateescape"))

@@ -1,5 +1,4 @@
-"""Find the rank that started a launcher, by the folder into which the ranks of that launcher
-write."""
+"""Search for the rank that started a launcher, by the output folder of the launcher's ranks."""
 
 from __future__ import annotations
 
@@ -39,10 +38,10 @@ def _up_to(root: int, pid: int) -> list[int]:
     """Return the process and its ancestors below root, root's child last; empty if it does not
     descend from root."""
     line = [pid]
-    while len(line) < _MOST_GENERATIONS and (found := tree.entry(line[-1])):
-        if found.parent == root:
+    while len(line) < _MOST_GENERATIONS and (process := tree.entry(line[-1])):
+        if process.parent == root:
             return line
-        line.append(found.parent)
+        line.append(process.parent)
     return []
 
 

@@ -80,8 +80,8 @@ class Logs:
     # What is read
 
     def sink(self, process: Process, outputs: RankOutputs | None, alike: str = "") -> Sink:
-        """Return the sink for the output of a process. outputs: of the ranks that it starts. alike: regular expression of lines that every
-        node's process writes."""
+        """Return the sink for the output of a process. outputs: of the ranks started by the process. alike: regular expression of lines
+        written by every node's process."""
         show = _nowhere if process.quiet else self._show
         hidden = alike if self._is_follower and outputs and outputs.folder else ""  # else lines of ranks may be among them
         own = self._output((process.log, *process.copies), process.tag, process.name, show, process.rank, hidden)

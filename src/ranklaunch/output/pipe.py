@@ -27,10 +27,10 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 
 
 class Output:
-    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a
-    last line without its newline.
+    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last
+    line without its newline.
 
-    show: takes whole lines, in one piece or several: joining a block costs as much as writing it.
+    show: takes whole lines, in one piece or several: joining a block costs as much as writing one.
     on_first: called at the first bytes. after: sets a timer. times: keeps the arrival times of the
     first file. aloud: shows lines that no file takes any more, also while other lines are hidden.
     written_at: time of the last bytes. taken: bytes in all. unshown: lines since hush() or fold().
@@ -223,8 +223,8 @@ class Output:
         self.unshown += b"".join(lines).count(b"\n")
 
     def _cut_long_line(self, data: bytes) -> bytes:
-        """Show the begun line as far as it is too long, and return the rest of data. So a line
-        is cut by its length alone, and not by the blocks in which it came."""
+        """Show the begun line as far as it is too long, and return the rest of data. So a line is cut by its length alone, and not
+        by the arriving blocks."""
         ends = (data.find(b"\n"), data.find(b"\r"), len(data))
         end = min(at for at in ends if at >= 0)
         self._line += data[:end]
@@ -339,10 +339,10 @@ def hold_up(readers: Iterable[PipeReader], paused: bool) -> None:
 
 @functools.cache  # once: a second piece would come from the heap, and be cleared
 def keep_heap() -> None:
-    """Make glibc keep the memory of one block for the next. Else glibc returns it to the kernel
-    each time, and the kernel clears and maps it anew, page by page: more work than all else that
-    is done with the block. A large piece that is freed raises the threshold (mallopt(3),
-    M_MMAP_THRESHOLD); nothing touches this piece, so it costs no memory."""
+    """Make glibc keep the memory of one block for the next. Else glibc returns the memory to the kernel
+    each time, and the kernel clears and maps the pages anew, one by one: more work than all other work
+    on the block. The release of a large piece raises the threshold (mallopt(3), M_MMAP_THRESHOLD);
+    nothing touches this piece, so it costs no memory."""
     bytes(HEAP)
 
 
@@ -367,11 +367,10 @@ ENDED = -1  # in place of a descriptor
 
 
 class Times:
-    """File with the arrival times of the logs in a folder. If it cannot be written, it ends early,
-    and nothing else changes.
+    """File with the arrival times of the logs in a folder. After a failed write, the file ends early, and nothing else
+    changes.
 
-    wall: turns seconds of the loop's clock into seconds since 1970. on_trouble: reports that
-    something else is in the file's place.
+    wall: turns seconds of the loop's clock into seconds since 1970. on_trouble: reports something else in the file's place.
     """
 
     def __init__(self, folder: str, node: int, loop: Loop, wall: Callable[[float], float], on_trouble: Callable[[str], None]) -> None:

@@ -37,10 +37,10 @@ _BY_LAUNCHER = {"mpirun": (_OPEN_MPI, _PMI), "srun": (_PMI,), "msrun": (_MINDSPO
 
 @dataclass(frozen=True)
 class Head:
-    """The first Python of a rank. top: the topmost process with the same rank variables. parent: of the top. launcher: what started the
-    rank: ranklaunch, the name of a launcher, "" for something else. rank, world, local_rank, local_world: None where no variable tells.
-    master, port: of the rendezvous. at: monotonic seconds of its start. argv: its command line. within: top of the rank or program
-    below which it was started, None for none."""
+    """First Python of a rank. top: the topmost process with the same rank variables. parent: of the top. launcher: starter of
+    the rank: ranklaunch, the name of a launcher, "" for anything else. rank, world, local_rank, local_world: None without a
+    variable. master, port: of the rendezvous. at: monotonic seconds of its start. argv: its command line. within: top of
+    the rank or program above this one, None for none."""
 
     process: Key
     top: Key
@@ -108,11 +108,11 @@ def has_rank(variables: Mapping[str, str]) -> bool:
 
 def raised_code(records_of: Iterable[Record]) -> int | None:
     """Return the exit code that records of one process tell: of an exit record, or 1 after an exception of the main thread."""
-    found = [*records_of]
-    codes = [record.code for record in found if record.kind == EXIT]
+    records = [*records_of]
+    codes = [record.code for record in records if record.kind == EXIT]
     if codes:
         return codes[-1]
-    return 1 if any(record.kind == EXCEPTION and record.where == "main" for record in found) else None
+    return 1 if any(record.kind == EXCEPTION and record.where == "main" for record in records) else None
 
 
 def _number(variables: Mapping[str, str], name: str) -> int | None:

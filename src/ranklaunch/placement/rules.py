@@ -1,6 +1,6 @@
-"""Ranks that work alone, two ranks of one place, and ranks that start ranks of their own. Pure.
+"""Ranks working alone, two ranks of one place, and ranks with ranks of their own. Pure.
 
-Ranks are placed heads (docs/supervision.md): what a launcher or ranklaunch started, by the variables that it gave them.
+Ranks are placed heads (docs/supervision.md): processes started by a launcher or ranklaunch, placed by the starter's variables.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Alone:
-    """The ranks of a launcher work alone on their node. launcher: its name; process: it, or what started the rank; argv: its command line,
-    as far as it was recorded. why: the end of a sentence."""
+    """Ranks of a launcher, alone on their node. launcher: its name; process: the launcher, or the starter of the rank; argv:
+    its command line, as far as recorded. why: the end of a sentence."""
 
     launcher: str
     process: Key
@@ -44,8 +44,8 @@ class Alone:
 
 @dataclass(frozen=True)
 class Twice:
-    """Ranks that start ranks of their own. ranks: their numbers. launcher: name of what they start; argv: its command line, as far as it
-    was recorded. want: what both want."""
+    """Ranks with inner ranks of their own. ranks: their numbers. launcher: name of the started program; argv: its command
+    line, as far as recorded. want: common need of both."""
 
     ranks: tuple[int, ...]
     launcher: str
@@ -101,9 +101,9 @@ def _is_placed_by_launcher(head: Head, node: Node) -> bool:
 
 def place_twice(node: Node, living: Collection[Key]) -> tuple[Head, Head] | None:
     """Return two ranks that live, with different tops, and have one place: rank, world, master and port."""
-    found: dict[tuple[int, int, str, str], Head] = {}
+    by_place: dict[tuple[int, int, str, str], Head] = {}
     for head in _with_place(node, living):
-        first = found.setdefault((head.rank or 0, head.world or 0, head.master, head.port), head)
+        first = by_place.setdefault((head.rank or 0, head.world or 0, head.master, head.port), head)
         if first.top != head.top:
             return first, head
     return None
@@ -145,9 +145,10 @@ def _with_place(node: Node, living: Collection[Key]) -> Iterator[Head]:
 
 
 def twice(node: Node, living: Collection[Key], job: Job, visible: Mapping[Key, str] = NOTHING) -> Twice | None:
-    """Return ranks of the plan that each wait for a launcher of their own, whose ranks want the same slots, devices or port.
+    """Return planned ranks that each wait for a launcher of their own, if the ranks of these launchers want the same slots, devices or
+    port.
 
-    visible: devices that a head sees, for nodes with accelerators.
+    visible: devices visible to a head, for nodes with accelerators.
     """
     inner = _started_by_ranks(node, living)
     outer = {head.top: head for head in reversed(node.heads) if node.is_placed(head) and head.rank is not None}

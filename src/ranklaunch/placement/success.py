@@ -1,6 +1,6 @@
-"""Whether a program that ended with 0 has done its work: ranks that it left, and launchers whose failure its shell hid. Pure.
+"""Check of a program that ended with 0 for unfinished work: ranks left behind, and launchers with failures hidden by a shell. Pure.
 
-A program's 0 is believed where nothing shows that it is wrong. Missing records show nothing.
+A program's 0 is believed until something shows the opposite. Missing records show nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ranklaunch.placement.model import Head, Key, Launcher
 
 @dataclass(frozen=True)
 class Node:
-    """What is known of the processes of a node. heads, launchers: in the order of their starts. codes: exit codes that processes recorded.
-    own: ranklaunch's own children, which placed the ranks or are the program. ranks: these children, or those of their launchers, are the
-    ranks of the plan."""
+    """Known facts on the processes of a node. heads, launchers: in the order of their starts. codes: exit codes recorded by
+    processes. own: ranklaunch's own children, which placed the ranks or are the program. ranks: True if these children, or
+    their launchers' children, are the plan's ranks."""
 
     heads: tuple[Head, ...] = ()
     launchers: tuple[Launcher, ...] = ()
@@ -26,19 +26,20 @@ class Node:
 
     @property
     def by_program(self) -> Sequence[Launcher]:
-        """Launchers that the program started itself, and no rank of it. mpirun and others in C are known by their ranks."""
+        """Return launchers started by the program itself, not by a rank of it. mpirun and other C launchers are known by their ranks."""
         tops = {head.process: head.top for head in self.heads}  # a launcher with a rank's variables is a head too
         outer = [each for each in self.launchers if not self._is_rank(each.top or tops.get(each.process))]
         recorded = [replace(each, code=self.codes.get(each.process)) for each in outer]
         known = {each.process for each in self.launchers}
         placed = [each for each in self.heads if each.is_of_launcher and not self._is_rank(each.within)]
-        found = {each.parent: each for each in reversed(placed) if each.parent not in known}
-        silent = [Launcher(process, head.launcher, (), None, head.at, self._code_of_ranks(process)) for process, head in found.items()]
+        by_parent = {each.parent: each for each in reversed(placed) if each.parent not in known}
+        silent = [Launcher(process, head.launcher, (), None, head.at, self._code_of_ranks(process)) for process, head in by_parent.items()]
         return sorted((*recorded, *silent), key=attrgetter("at"))
 
     def is_placed(self, head: Head) -> bool:
-        """Return True for a rank of the job, or its program, which ranklaunch or a launcher started. An orphan that ranklaunch adopted is
-        none, nor what a rank started."""
+        """Return True for a rank of the job, or its program, started by ranklaunch or a launcher; False for an adopted orphan, and for a
+        process
+        started by a rank."""
         return not self._is_rank(head.within) and (head.top in self.own or head.is_of_launcher)
 
     def is_left(self, head: Head) -> bool:
@@ -46,7 +47,7 @@ class Node:
         return self.is_placed(head) or (not self.ranks and head.rank is not None and not self._is_rank(head.within))
 
     def _is_rank(self, top: Key | None) -> bool:
-        """Return True for the top of a rank, False for that of a program that is none, whatever variables it inherited."""
+        """Return True for the top of a rank, False for the top of a program without a rank, whatever variables it inherited."""
         if top is None or top in self.own:
             return top is not None and self.ranks
         return any(head.top == top and head.rank is not None for head in self.heads)
@@ -65,7 +66,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Hidden:
-    """The last launcher that a program started failed, and the program ended with 0. ranks: those that recorded why."""
+    """Failure of a program's last launcher, while the program ended with 0. ranks: ranks with a recorded reason."""
 
     launcher: Launcher
     ranks: tuple[Head, ...] = ()
@@ -74,15 +75,15 @@ class Hidden:
 def left(node: Node, living: Collection[Key]) -> list[Key]:
     """Return the processes that a program left at work: tops of its ranks and launchers.
 
-    A Python without a rank's number is at work only if it is all that the program started: beside another one, or a launcher, it may be a
-    helper, such as tensorboard. What a rank started is never waited for.
+    A Python without a rank's number is at work only if the program started nothing else: beside another one, or a launcher, this Python
+    may be a helper, such as tensorboard. Children of ranks are never waited for.
     """
-    found = [each.process for each in node.by_program if each.process in living]
+    result = [each.process for each in node.by_program if each.process in living]
     for head in node.heads:
         top = head.top if head.top in living else head.process
-        if head.process in living and node.is_left(head) and top not in found and not _is_helper(head, node, living):
-            found.append(top)
-    return found
+        if head.process in living and node.is_left(head) and top not in result and not _is_helper(head, node, living):
+            result.append(top)
+    return result
 
 
 def _is_helper(head: Head, node: Node, living: Collection[Key]) -> bool:

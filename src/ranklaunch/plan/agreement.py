@@ -1,7 +1,7 @@
-"""Comparison of how the ranks of all nodes are started: the program's arguments, and the variables that steer communication.
+"""Comparison of the starts of ranks on all nodes: the program's arguments, and the variables for communication.
 
-Every node tells its own as facts; one that starts no ranks tells none and is not compared. Where the texts of nodes differ, they are
-looked at again with what each node is called taken out of its own: it may say its name, its address or its index.
+Every node sends its own as facts; a node that starts no ranks sends none and is not compared. If the texts of nodes differ, a second
+comparison leaves out each node's own name, address and index: these may stand in its texts.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ Piece = Union[int, str]  # an argument, by its place, or a variable
 
 
 def of_ranks(plan: Plan, env: Mapping[str, str], args: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the facts of this node. env: inherited by its processes. args: what the program is told in the same words on all
-    nodes, where that is not what the plan has. The ps of a job have arguments of their own: its workers are compared."""
+    """Return the facts of this node. env: inherited by its processes. args: the program's arguments in the same words on all
+    nodes, if the plan's differ. The ps of a job have arguments of their own: only its workers are compared."""
     if not plan.processes or plan.job.node.task == "ps":
         return {}
     process = plan.processes[0]
     inherited = {name: value for name, value in env.items() if name not in process.unset}
-    given = {name: value for name, value in sorted({**inherited, **process.env}.items()) if _COMMUNICATION.fullmatch(name)}
+    match = {name: value for name, value in sorted({**inherited, **process.env}.items()) if _COMMUNICATION.fullmatch(name)}
     return {
         ARGUMENTS: _arguments(plan.job.program.args if args is None else args),
-        **{name: short(value) for name, value in redact.environment(given).items()},
+        **{name: short(value) for name, value in redact.environment(match).items()},
     }
 
 
@@ -82,10 +82,10 @@ class Teller:
         """As it is, without the node's own name and address, and without its index too, which other numbers may equal."""
         masked = text.replace(self._address, "<address>") if ":" in self._address else text
         if not self._address or self._address in text or any(name in text for name in self._names):
-            masked = _NAME.sub(lambda found: self._called(found[0]), masked)
+            masked = _NAME.sub(lambda match: self._called(match[0]), masked)
         if not may_be_index or str(self.number) not in masked:
             return text, masked, masked
-        return text, masked, _NUMBER.sub(lambda found: "<index>" if found[0] == str(self.number) else found[0], masked)
+        return text, masked, _NUMBER.sub(lambda match: "<index>" if match[0] == str(self.number) else match[0], masked)
 
     def _called(self, word: str) -> str:
         mine = word == self._address or (not self._address and _ADDRESS.fullmatch(word))
@@ -93,7 +93,7 @@ class Teller:
 
 
 class Agreement:
-    """Facts of all nodes that have told theirs. allowed: names of facts that may differ."""
+    """Facts of all nodes with a report. allowed: names of facts that may differ."""
 
     def __init__(self, allowed: Collection[str] = ()) -> None:
         self._allowed = allowed
@@ -113,8 +113,8 @@ class Agreement:
         if self._counted:
             self._count(instance, 1)
         elif len(self._wholes) > 1:  # pieces take time, and are not needed where all say the same
-            for told in self._told:
-                self._count(told, 1)
+            for node in self._told:
+                self._count(node, 1)
 
     def remove(self, instance: str) -> None:
         if instance not in self._told:
@@ -136,7 +136,7 @@ class Agreement:
         pieces = list(self._differing(steers))
         places = sorted(piece for piece in pieces if isinstance(piece, int))
         if places:
-            yield ARGUMENTS, self._said(lambda said: _at(said, places))
+            yield ARGUMENTS, self._said(lambda known: _at(known, places))
         yield from ((name, self._said(_variable(name))) for name in sorted(piece for piece in pieces if isinstance(piece, str)))
 
     def _pieces(self, facts: Mapping[str, str]) -> Iterator[tuple[Piece, str]]:
@@ -164,10 +164,10 @@ class Agreement:
                 yield piece
 
     def _said(self, text: Callable[[dict[Piece, str]], str | None]) -> dict[str | None, list[int]]:
-        said: dict[str | None, list[int]] = {}
+        by_value: dict[str | None, list[int]] = {}
         for teller, pieces in self._told.values():
-            said.setdefault(text(pieces), []).append(teller.number)
-        return said
+            by_value.setdefault(text(pieces), []).append(teller.number)
+        return by_value
 
 
 def _steers(piece: Piece) -> bool:
@@ -175,7 +175,7 @@ def _steers(piece: Piece) -> bool:
 
 
 def _variable(name: str) -> Callable[[dict[Piece, str]], str | None]:
-    return lambda said: said.get(name)
+    return lambda pieces: pieces.get(name)
 
 
 def _take(counter: Counter[T], value: T, by: int) -> None:
@@ -191,25 +191,25 @@ def _words(text: str) -> list[str]:
         return text.split(" ")
 
 
-def _at(said: Mapping[Piece, str], places: Sequence[int]) -> str | None:
+def _at(pieces: Mapping[Piece, str], places: Sequence[int]) -> str | None:
     """The words at these places, each with the option before it."""
     words = []
     for place in places:
-        option = said.get(place - 1, "")
-        if place in said and option.startswith("-") and "=" not in option and place - 1 not in places:
+        option = pieces.get(place - 1, "")
+        if place in pieces and option.startswith("-") and "=" not in option and place - 1 not in places:
             words.append(option)
-        words += [said[place]] if place in said else []
+        words += [pieces[place]] if place in pieces else []
     return short(shlex.join(words)) if words else None
 
 
 def secret(reader: Reader) -> str:
     """Return the source of the key; the key itself is in no plan."""
-    if reader.given(settings.SECRET):
+    if reader.is_set(settings.SECRET):
         reader.record(settings.SECRET)
         return reader.source(settings.SECRET)
-    if reader.given(settings.SECRET_FILE):
+    if reader.is_set(settings.SECRET_FILE):
         return reader.absolute(reader.get(settings.SECRET_FILE))
-    if reader.given(settings.JOB_UID):
+    if reader.is_set(settings.JOB_UID):
         if re.search(UNGUESSABLE, reader.get(settings.JOB_UID)):
             return reader.source(settings.JOB_UID)
         reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")

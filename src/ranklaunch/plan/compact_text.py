@@ -1,4 +1,4 @@
-"""Texts that differ in numbers alone, as those of a node's ranks, become one text that shows their ranges."""
+"""Compaction of texts different in numbers alone, as for a node's ranks, to one text with their ranges."""
 
 from __future__ import annotations
 

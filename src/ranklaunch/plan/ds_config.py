@@ -1,6 +1,6 @@
-"""A program's DeepSpeed configuration: whether its batch sizes fit the job's ranks, which DeepSpeed itself says when all of them have
-loaded what they need. train_batch_size is train_micro_batch_size_per_gpu x gradient_accumulation_steps x the ranks that have different
-data; what is not given, or "auto", follows from the others."""
+"""Check of a program's DeepSpeed configuration: its batch sizes must fit the job's ranks. DeepSpeed itself checks only after all ranks
+have loaded their data. train_batch_size is train_micro_batch_size_per_gpu x gradient_accumulation_steps x the ranks with different
+data; a missing or "auto" value follows from the rest."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Found:
 
 def loads(text: str) -> Any:
     """JSON with comments, and with commas behind the last item, as DeepSpeed takes it; not all that its reader takes. Raises ValueError."""
-    bare = _BESIDE_DATA.sub(lambda found: found[1] or " ", text)
-    return json.loads(_LAST_COMMA.sub(lambda found: found[1] or "", bare))
+    bare = _BESIDE_DATA.sub(lambda match: match[1] or " ", text)
+    return json.loads(_LAST_COMMA.sub(lambda match: match[1] or "", bare))
 
 
 def path_of(args: Sequence[str]) -> str:
@@ -122,9 +122,9 @@ def _remedy(numbers: Mapping[str, int], ranks: int) -> str:
     unit, batch = _unit(numbers, ranks), numbers[TRAIN]
     below = batch // unit * unit
     near = [unit] if len(numbers) == len((TRAIN, MICRO, STEPS)) else [number for number in (below, below + unit) if number]
-    said = [f"{TRAIN} {' or '.join(map(str, near))}"]
+    remedies = [f"{TRAIN} {' or '.join(map(str, near))}"]
     for name in (MICRO, STEPS):
         others = unit // numbers.get(name, 1)
         if name in numbers and batch % others == 0:
-            said.append(f"{name} {batch // others}")
-    return f"{', or '.join(said)} would fit"
+            remedies.append(f"{name} {batch // others}")
+    return f"{', or '.join(remedies)} would fit"

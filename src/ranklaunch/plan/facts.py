@@ -1,8 +1,8 @@
-"""Facts that the nodes of a job compare before they start: they must be the same for the ranks to meet.
+"""Facts for a comparison of a job's nodes before they start: without equal facts the ranks cannot meet.
 
-Read from files alone, so that `plan` can show it and nothing has to be started for it: versions are those of the folders that pip
-leaves beside a package (the Python packaging specification "Recording installed projects"), of torch/version.py, and of the files
-that CANN's installer writes.
+Read from files alone, so `plan` can show the facts and nothing has to be started for them. Versions come from the folders left by pip
+beside a package (the Python packaging specification "Recording installed projects"), from torch/version.py, and from the files
+written by CANN's installer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONGEST = 200  # characters of a fact; a longer one is compared by its digest
 def refuse_allowed(reader: Reader, fixed: list[str]) -> None:
     if fixed:
         hint = f"; {settings.SLOTS.both}, as 2,1 and on every node, says how many each has" if {"slots", "world_size"} & {*fixed} else ""
-        reader.problem(f"{reader.told(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
+        reader.problem(f"{reader.described(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
 
 
 def of_job(job: Job, method: str) -> dict[str, str]:
@@ -69,7 +69,7 @@ def of_table(plan: Plan) -> dict[str, str]:
 
 
 def of_policy(plan: Plan) -> dict[str, str]:
-    """When all ranks start again, and what becomes of a hang, where that is not as by default: nodes decide it together."""
+    """Return the rules for restarts of all ranks and for hangs, if not the defaults: nodes decide both together."""
     facts = {}
     if plan.rounds:
         never = ",".join(map(str, plan.rounds.never))
@@ -115,7 +115,7 @@ def beside(files: Files, program: str) -> dict[str, str]:
 def is_older(version: str, least: str) -> bool:
     """By the numbers that both begin with; a version that is none is not older."""
     numbers = [re.findall(r"[0-9]+", re.match(r"[0-9.]*", text)[0]) for text in (version, least)]  # type: ignore[index]
-    one, other = (list(map(int, found)) for found in numbers)
+    one, other = (list(map(int, parts)) for parts in numbers)
     return bool(one) and (one + [0] * len(other))[: len(other)] < other
 
 
@@ -133,14 +133,15 @@ def has(path: str, job: Job, files: Files, env: Mapping[str, str], cwd: str) -> 
 def _folders(job: Job, files: Files, env: Mapping[str, str], cwd: str) -> list[tuple[str, str]]:
     """Python's version and each folder of packages, in the order in which Python looks into them."""
     python = job.python if "/" in job.python else which(job.python, env.get("PATH", ""), files)
-    found = list(_site_packages(files, absolute(python, cwd), env)) if python else []
+    packages = list(_site_packages(files, absolute(python, cwd), env)) if python else []
     named = [absolute(folder, cwd) for folder in env.get("PYTHONPATH", "").split(":") if folder]
-    return [*((found[0][0], folder) for folder in named if found and files.is_dir(folder)), *found]
+    return [*((packages[0][0], folder) for folder in named if packages and files.is_dir(folder)), *packages]
 
 
 def _site_packages(files: Files, python: str, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """As Python's module site has them: those beside an interpreter, of a virtual environment, of conda, of the system; those that pip
-    installs for one user; and of an environment that is to have the system's, these. What .pth files name is not looked up."""
+    """Yield the folders of Python's module site: those beside an interpreter, of a virtual environment, of conda, of the system; the
+    folder
+    of pip for one user; and for an environment with system packages, the system's folders. Names in .pth files are not looked up."""
     prefix = folder_of(folder_of(python))
     version = _minor(files, prefix, python)
     if not version:
@@ -171,8 +172,8 @@ def _minor(files: Files, prefix: str, python: str) -> str:
     if named:
         return named[1]
     names = [name for lib in ("lib", "lib64") for name in files.names(f"{prefix}/{lib}")]
-    found = [int(match[1]) for match in (re.fullmatch(r"python3\.([0-9]{1,2})", name) for name in names) if match]
-    return f"3.{max(found)}" if found else ""
+    matched = [int(match[1]) for match in (re.fullmatch(r"python3\.([0-9]{1,2})", name) for name in names) if match]
+    return f"3.{max(matched)}" if matched else ""
 
 
 def _packages(files: Files, folder: str) -> Iterator[tuple[str, str]]:
@@ -186,8 +187,8 @@ def _packages(files: Files, folder: str) -> Iterator[tuple[str, str]]:
 @functools.lru_cache(maxsize=32)  # a folder of hundreds is the same for each of a job's nodes
 def _installed(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Packages that matter and their versions, by the folders that pip leaves."""
-    found = (re.fullmatch(r"([A-Za-z0-9_.]+)-([^-/]{1,60})\.dist-info", name) for name in names if name.endswith(".dist-info"))
-    return tuple((match[1].lower(), match[2]) for match in found if match and match[1].lower() in PACKAGES)
+    matched = (re.fullmatch(r"([A-Za-z0-9_.]+)-([^-/]{1,60})\.dist-info", name) for name in names if name.endswith(".dist-info"))
+    return tuple((match[1].lower(), match[2]) for match in matched if match and match[1].lower() in PACKAGES)
 
 
 def _cann(files: Files, folder: str) -> str:

@@ -16,23 +16,23 @@ from ranklaunch.version import __version__
 
 
 def planned(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None) -> Plan:
-    """Return the plan with the muster, which takes the place of the wait for node 0's name.
+    """Return the plan with the muster, in place of the wait for node 0's name.
 
-    job: as the platform has it, before any rank table is known. Nodes that take no part meet the
-    others too. args: of the program, in words that are the same on all nodes; None: the plan's.
+    job: from the platform, before any rank table is known. Nodes that take no part meet the rest too.
+    args: of the program, in equal words on all nodes; None: the plan's.
     """
     job = plan.job if plan.job.idle else job
     followers = plan.followers + len(job.idle)
     if not reader.get(settings.MUSTER):
         if followers:
             why = f"with method {plan.method} some nodes end when others have, which the muster tells them"
-            reader.problem(f"{reader.told(settings.MUSTER)}: {why}")
+            reader.problem(f"{reader.described(settings.MUSTER)}: {why}")
         return plan
     port, timeout_s = reader.get(settings.MUSTER_PORT), _timeout_s(plan, reader)
     readings = _launcher_readings(plan, reader)
     if any(each.name == base.MASTER_PORT.value and each.value == str(port) for each in readings):
         clash = "is the port of the rendezvous too: give one of them another port"
-        reader.problem(f"{reader.told(settings.MUSTER_PORT)} {clash}")
+        reader.problem(f"{reader.described(settings.MUSTER_PORT)} {clash}")
     muster = Muster(
         node=job.node_index,
         hosts=hosts_of(job.everyone),
@@ -76,7 +76,7 @@ def _shape(plan: Plan, job: Job, readings: list[Reading]) -> dict[str, str]:
 def _software(plan: Plan, job: Job, reader: Reader) -> dict[str, str]:
     """Facts of the program, of installed packages, and of what must be the same by --same."""
     cann = reader.peek(settings.CANN_FOLDER)
-    compares = reader.given(settings.SAME) and not reader.arrived.restart
+    compares = reader.is_set(settings.SAME) and not reader.arrived.restart
     return {
         **facts.of_program(job, reader.files, reader.cwd),
         **facts.of_versions(job, reader.files, reader.env, reader.cwd, cann),
@@ -87,7 +87,7 @@ def _software(plan: Plan, job: Job, reader: Reader) -> dict[str, str]:
 
 def _timeout_s(plan: Plan, reader: Reader) -> float:
     """Return the muster's deadline in seconds: that of every wait, if only RANKLAUNCH_WAIT_S is set."""
-    if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
+    if reader.is_set(settings.MUSTER_TIMEOUT_S) or not reader.is_set(settings.WAIT_S):
         return reader.get(settings.MUSTER_TIMEOUT_S)
     seconds = plan.limits.wait_s
     reader.note(settings.MUSTER_TIMEOUT_S, show(seconds), reader.source(settings.WAIT_S))

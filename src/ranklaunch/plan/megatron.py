@@ -1,7 +1,8 @@
-"""Which ranks of a job belong together when Megatron-LM splits a model: rank groups as Megatron core makes them.
+"""Groups of ranks when Megatron-LM splits a model: the same groups as in Megatron core.
 
-A rank's place is a number with one digit for each kind of parallelism; `order` says which digit counts fastest. A group of one kind
-has the ranks that differ in that digit alone. Experts have digits of their own: context parallelism is folded into theirs.
+A rank's place is a number with one digit for each kind of parallelism; `order` gives the order of digits, the fastest first. A group
+of one kind has the ranks with a difference in this digit alone. Experts have digits of their own: context parallelism is folded into
+theirs.
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ class Layout:
             yield f"with the order {self.order}, experts would have other pipelines than the rest"
 
     def groups(self, kind: str) -> Groups:
-        """kind: tp, pp, cp or dp; of experts: ep, expert_tp or expert_dp. Groups and ranks ascend, as in Megatron. Of several digits:
-        mp, model parallelism, the ranks of one whole model; dp_cp, those that have the same weights; stage, all that have the same
-        layers. embedding: the first and the last stage of a pipeline, which share the weights of the word embedding."""
+        """Return groups. kind: tp, pp, cp or dp; of experts: ep, expert_tp or expert_dp. Groups and ranks ascend, as in Megatron. Of
+        several
+        digits: mp, model parallelism, the ranks of one whole model; dp_cp, ranks with the same weights; stage, ranks with the same
+        layers.
+        embedding: the first and the last stage of a pipeline, which share the weights of the word embedding."""
         if kind == "embedding":
             return [group[:1] + group[1:][-1:] for group in self.groups("pp")]
         if kind in _SEVERAL:
@@ -88,12 +91,12 @@ class Layout:
         return rank // self._stride(digit, sizes) % sizes[digit]
 
     def _of_several(self, digits: tuple[str, ...]) -> Groups:
-        found: dict[tuple[int, ...], list[int]] = {}
+        by_place: dict[tuple[int, ...], list[int]] = {}
         sizes = self._sizes()
         others = [(self._stride(digit, sizes), sizes[digit]) for digit in ("tp", "cp", "dp", "pp") if digit not in digits]
         for rank in range(self.world_size):  # of which there may be a million
-            found.setdefault(tuple([rank // stride % size for stride, size in others]), []).append(rank)
-        return list(found.values())
+            by_place.setdefault(tuple([rank // stride % size for stride, size in others]), []).append(rank)
+        return list(by_place.values())
 
     def _stride(self, digit: str, sizes: Mapping[str, int]) -> int:
         """How far apart two ranks are that differ by one in this digit."""
@@ -109,8 +112,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class Stages:
-    """Which layers each stage of a pipeline has. chunks: virtual stages of each rank, through which a batch comes in turn. first, last:
-    layers of the first and of the last stage, where these are not as many as the others have."""
+    """Layers of each stage of a pipeline. chunks: virtual stages of each rank; a batch passes them in turn. first, last:
+    layers of the first and of the last stage, if their number differs from the rest."""
 
     layers: int
     pp: int
@@ -125,15 +128,15 @@ class Stages:
             yield f"{self.chunks} virtual stages need a pipeline of more than one stage"
 
     def _uneven(self) -> Iterator[str]:
-        given = [count for count in (self.first, self.last) if count is not None]
-        rest, stages = self.layers - sum(given), self.pp - len(given)
+        ends = [count for count in (self.first, self.last) if count is not None]
+        rest, stages = self.layers - sum(ends), self.pp - len(ends)
         if stages < 0 or rest < 0 or (not stages and rest):
-            yield f"{counted(self.layers, 'layer')} cannot be divided: {sum(given)} of them are for the first and last of {self.pp} stages"
+            yield f"{counted(self.layers, 'layer')} cannot be divided: {sum(ends)} of them are for the first and last of {self.pp} stages"
         elif stages and (rest % (stages * self.chunks) or not rest):
-            of = f"{stages} stages" if given else f"pp {self.pp}"
+            of = f"{stages} stages" if ends else f"pp {self.pp}"
             chunks = f" x {self.chunks} virtual stages" if self.chunks > 1 else ""
             yield f"{counted(rest, 'layer')} cannot be divided by {of}{chunks}"
-        elif any(count % self.chunks for count in given):
+        elif any(count % self.chunks for count in ends):
             yield f"the first and the last stage must have a multiple of {self.chunks} layers, one part for each virtual stage"
 
     def of(self, stage: int) -> list[range]:
@@ -145,9 +148,9 @@ class Stages:
 
     def _sizes(self) -> list[int]:
         ends = {0: self.first, self.pp - 1: self.last}
-        given = {stage: count for stage, count in ends.items() if count is not None}
-        others = (self.layers - sum(given.values())) // max(1, self.pp - len(given))
-        return [given.get(stage, others) for stage in range(self.pp)]
+        counts = {stage: count for stage, count in ends.items() if count is not None}
+        others = (self.layers - sum(counts.values())) // max(1, self.pp - len(counts))
+        return [counts.get(stage, others) for stage in range(self.pp)]
 
 
 def product(sizes: Mapping[str, int]) -> str:

@@ -1,7 +1,8 @@
-"""What Megatron-LM's own arguments say of the model and the batch, held against the layout: what each rank would refuse after all have met.
+"""Check of Megatron-LM's own arguments for model and batch against the layout. Each rank would refuse the same, but only
+after all have met.
 
-The rules are those of its megatron/training/arguments.py and of megatron.core's TransformerConfig (0.16). Of an argument that is missing
-or no number nothing is said.
+The rules are from megatron/training/arguments.py and megatron.core's TransformerConfig (0.16). Missing or non-numeric
+arguments are not checked.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ def number(args: Sequence[str], name: str) -> int | None:
 
 
 def _layers(args: Sequence[str], layout: Layout) -> Iterator[str]:
-    found = stages(args, layout.pp)
+    split = stages(args, layout.pp)
     of_chunk = number(args, CHUNK_LAYERS)
-    if not found:
+    if not split:
         return
-    if of_chunk and found.layers % (layout.pp * of_chunk):
+    if of_chunk and split.layers % (layout.pp * of_chunk):
         yield f"{LAYERS} {number(args, LAYERS)} cannot be divided by pp {layout.pp} x {CHUNK_LAYERS} {of_chunk}"
     else:
-        yield from (f"{LAYERS} {number(args, LAYERS)}: {problem}" for problem in found.problems())
+        yield from (f"{LAYERS} {number(args, LAYERS)}: {problem}" for problem in split.problems())
 
 
 def _heads(args: Sequence[str], tp: int) -> Iterator[str]:

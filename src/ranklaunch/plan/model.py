@@ -23,7 +23,7 @@ RANKS, PROGRAM, NODES = "ranks", "program", "nodes"  # Plan.runs
 
 @dataclass(frozen=True)
 class File:
-    """A file to write before anything starts. mode: octal digits. source: of which it is a copy, "" where it is the text."""
+    """File to write before anything starts. mode: octal digits. source: the original of a copy, "" for a file with its own text."""
 
     path: str
     text: str
@@ -37,9 +37,10 @@ RENEWED = "kubelet renews a mounted ConfigMap within about two minutes, and neve
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the
-    path, the names with commas, who meets where, HOST:PORT with commas, or the command, which run asks before it plans; seen: what there
-    is in its place so far. Ports, each of an SSH server, are waited for once this node's services have started."""
+    """A condition for launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the path, the names
+    with
+    commas, place and members of the meeting, HOST:PORT with commas, or the command (asked by run before planning); seen: present state of
+    the condition. Ports, each of an SSH server, are waited for once this node's services have started."""
 
     kind: str
     what: str
@@ -49,20 +50,19 @@ class Wait:
 
 @dataclass(frozen=True)
 class Process:
-    """One process that ranklaunch starts and supervises.
+    """One process, started and supervised by ranklaunch.
 
-    rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
-    env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
-    log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
-    node: index of the node that it plays, where that is not this one. comes_with: where its program comes from, for when that is missing.
-    least: a package that it comes with, and the oldest version of that which will do. rival: what a program of the same name that will not
-    do is called behind its links, and what it is. needs: further programs, which it starts itself,
-    each with where it comes from.
-    behaviour: the launcher that it is, by which it is watched and stopped (ranklaunch.adapters.launchers); "" for a rank and for steps.
-    template: which one its argv comes from, if any: the shipped one's name, or a user's path.
-    quiet: its lines go to its log alone. Of services: may_end: with 0, before the processes do. outlasts: the ranks of other nodes need it
-    until they have ended. fails_as: exit code of the job that its failure makes fail; 0: its own. sessions: folders where its daemons have
-    folders of their own, which stay when they are killed; {host} and {uid} stand for this host and user.
+    rank, local_rank: None for a launcher (torchrun), the starter of its ranks, and for steps.
+    env: values added to the inherited environment. unset: inherited names to remove. cwd: None for the inherited folder.
+    log: file for its output. copies: further files for its output. tag: text before each of its lines on the console.
+    node: index of the simulated node, for a process of `simulate`. comes_with: package of its program, for the message about a missing
+    program. least: a package and its oldest working version. rival: name and description of another program with the same name.
+    needs: further programs started by this one, each with its package.
+    behaviour: launcher class for watching and stopping the process (ranklaunch.adapters.launchers); "" for a rank and for steps.
+    template: name of the shipped template of its argv, or path of the user's; "" for none.
+    quiet: True to keep its lines off the console. may_end: True for a service that may end with 0 before the processes. outlasts: True
+    for a service needed by ranks of other nodes until their ends. fails_as: exit code of the job when this service fails; 0: its own
+    code. sessions: folders with a folder for each daemon, leftovers of killed daemons; {host} and {uid} stand for this host and user.
     """
 
     name: str
@@ -102,9 +102,9 @@ class RankLog:
 
 @dataclass(frozen=True)
 class RankOutputs:
-    """Where a launcher's own ranks write, so that their lines can be told apart: files below `folder` whose paths there match
-    `pattern`, a regular expression; its group that matched is the key of one of `logs`. Where folder is "" they write through the
-    launcher, which puts what matches the pattern before each piece."""
+    """Outputs of a launcher's own ranks, to tell their lines apart: files below `folder` with paths that match `pattern`, a regular
+    expression; its matching group is the key of one of `logs`. If folder is "", the ranks write through the launcher, with a match of the
+    pattern before each piece."""
 
     folder: str
     pattern: str
@@ -131,13 +131,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Muster:
-    """Where and how the nodes of the job meet before launch and stay in touch after it (docs/muster.md).
+    """Place and limits of the nodes' meeting before launch, and of their contact afterwards (docs/muster.md).
 
-    node, hosts: this node's index and the names of all, in the platform's order, which a rank table may change afterwards. port: node
-    0's. timeout_s: how long all wait for the last. lost_after_s: silence of a host's network after which the node
-    counts as lost. end_timeout_s: how long a node whose ranks have succeeded waits for the others. secret: where the key comes from,
-    "" where there is none and it is derived from the job's name. facts: what must be the same on all nodes; allowed: facts that
-    may differ. followers: nodes without processes of their own, which end when all others have.
+    node, hosts: this node's index and the names of all, in the platform's order; a rank table may change the order later. port: of node
+    0. timeout_s: longest wait of all nodes for the last. lost_after_s: silence of a host's network until the node counts as lost.
+    end_timeout_s: longest wait of a node with successful ranks for the rest. secret: source of the key, "" for a key derived from the
+    job's name. facts: values required to be equal on all nodes; allowed: facts exempt from this. followers: nodes without processes of
+    their own; they end after the rest.
     """
 
     node: int
@@ -166,9 +166,10 @@ class Save:
 
 @dataclass(frozen=True)
 class Console:
-    """What the console shows of ranks. ranks: those whose lines it shows, as spans, "" for all. merge: equal lines of several once. most:
-    bytes, after which it shows rank 0, warnings and errors alone; 0: no limit. victims: fold (after a failure, one line for the lines of
-    ranks that are ended for it) or all."""
+    """Choice of ranks' lines for the console. ranks: the shown ranks, as spans, "" for all. merge: equal lines of several once. most:
+    bytes;
+    beyond them, rank 0, warnings and errors alone are shown; 0: no limit. victims: fold (after a failure, one line for all lines of the
+    ranks ended for this failure) or all."""
 
     ranks: str = ""
     merge: bool = False
@@ -202,9 +203,10 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Recorders:
-    """What makes processes record what they do. folder: a private one of this machine, where they keep it until it is evidence, "" where
-    none is needed. fifo: the variable that names the beginning of the paths of fifos, by which a recorder is asked for a dump; processes
-    get it only where a fifo can be made in the folder."""
+    """Settings for processes to record their actions. folder: a private one of this machine, for records until they become evidence, ""
+    if
+    none is needed. fifo: the variable for the beginning of the paths of fifos, by which a recorder is asked for a dump; processes get the
+    variable only if a fifo can be made in the folder."""
 
     variables: tuple[Recorder, ...] = ()
     folder: str = ""
@@ -213,9 +215,10 @@ class Recorders:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
-    of life, and the same before the first step. expect: the user's rules, as they were given. slow: factor above the usual step time from
-    which on the job is reported as slow; 0 for never."""
+    """Reaction to a hang of the job (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
+    of
+    life, and the same before the first step. expect: the user's rules, as given. slow: factor above the usual step time for a report of
+    the job as slow; 0 for never."""
 
     hang: str = "observe"
     hang_s: float = 300.0
@@ -231,10 +234,11 @@ class Watch:
 
 @dataclass(frozen=True)
 class Tell:
-    """Tools that hear of the job (docs/observability.md).
+    """Tools for news of the job (docs/observability.md).
 
-    metrics_file: "" for none; {node} in it is this node's index. metrics_port: 0 for none. on_event: the words of a command, which node 0
-    runs with the event's name and the path of its JSON behind them. trainjob: node 0 reports its steps to the status of its TrainJob.
+    metrics_file: "" for none; {node} in the name is this node's index. metrics_port: 0 for none. on_event: words of a
+    command; node 0 appends the event's name and the path of its JSON, and runs it. trainjob: node 0 reports its steps to
+    the status of its TrainJob.
     """
 
     metrics_file: str = ""
@@ -245,9 +249,10 @@ class Tell:
 
 @dataclass(frozen=True)
 class Trust:
-    """How far a program's account of its success is believed (docs/supervision.md). exit: whole or program. left_ranks: wait or kill.
-    silent_s: seconds without a sign of life after which ranks that a program left are not waited for any longer. alone_s: seconds that the
-    ranks of a launcher may work alone on one of several nodes. each_node_alone: they may do so for good. nested: stop or allow."""
+    """Degree of trust in a program's report of success (docs/supervision.md). exit: whole or program. left_ranks: wait or
+    kill. silent_s: longest wait for ranks left by a program, in seconds without a sign of life. alone_s: seconds for the
+    ranks of a launcher to work alone on one of several nodes. each_node_alone: they may do so for good. nested: stop or
+    allow."""
 
     exit: str = "whole"
     left_ranks: str = "wait"
@@ -259,18 +264,18 @@ class Trust:
 
 @dataclass(frozen=True)
 class Plan:
-    """gather: steps that bring facts, with which it is planned anew. prepare: steps run to their end, in order, before the processes.
-    services: run beside the processes, and ended after them; a node that has only these follows the others. outputs: where a launcher's
-    ranks write. kept: files that the user has them write. private: a folder for keys, for this account alone, made before the files are
-    written and removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet.
-    by_address: it names hosts by IPv4 address, and is made anew once these are known. muster: None for one node, and where it is off.
-    followers: as in Muster. shows: files that are shown at the end of a success, where the job has made or renewed them. layout: which
-    ranks belong together, where the method knows. runs: what the job consists of, in sentences: RANKS, PROGRAM (one on each node,
-    untouched) or NODES (each played by a process). known_errors: the user's folder. save: how ranks are asked to save. recorders: what is
-    added to the environment of all processes. watch: what is done where the job hangs. rounds: None where nothing is started again. tell:
-    None where no tool is told of the job. marks: patterns of paths of checkpoints' markers. console: None where it shows everything.
-    fewer_ranks: launchers may start fewer ranks than planned, and succeed. trust: how far success is believed.
-    slots: of all nodes, where the job's own are one for each program. noted: warnings that are notes of the verdict too."""
+    """gather: steps to collect facts; after them the plan is made anew. prepare: steps run to their end, in order, before the processes.
+    services: run beside the processes, and ended after them; a node with services alone follows the others. outputs: files of a
+    launcher's ranks. kept: files of ranks, requested by the user. private: a folder for keys, for this account alone, made before the
+    files are written and removed at the end. offers: files, by name: when the nodes meet, this node sends their text to node 0, and node
+    0 sends its own to all. by_address: True if the plan names hosts by IPv4 address, and is made anew once these are known. muster: None
+    for one node, or if switched off. followers: as in Muster. shows: files to show at the end of a success, if the job has made or
+    renewed them. layout: ranks with common groups, if the method knows. runs: RANKS, PROGRAM (one on each node, untouched) or NODES (each
+    played by a process). known_errors: the user's folder. save: how ranks are asked to save. recorders: variables added for all
+    processes. watch: settings for a hang of the job. rounds: None if nothing is started again. tell: None if no tool is notified. marks:
+    patterns of paths of checkpoints' markers. console: None if all lines are shown. fewer_ranks: True if launchers may start fewer ranks
+    than planned, and succeed. trust: how far success is believed. slots: of all nodes, if the job's own are one for each program. noted:
+    warnings for the notes of the verdict."""
 
     job: Job
     method: str

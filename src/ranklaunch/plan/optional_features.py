@@ -28,7 +28,7 @@ def of(fields: Iterable[str], plan: Plan, reader: Reader) -> dict[str, Any]:
 
 def _known_errors(plan: Plan, reader: Reader) -> str:
     """The folder of the user's known errors. A mistake in one is a problem before the job needs them."""
-    if not reader.given(settings.KNOWN_ERRORS):
+    if not reader.is_set(settings.KNOWN_ERRORS):
         return ""
     folder = reader.get(settings.KNOWN_ERRORS)
     try:
@@ -59,19 +59,19 @@ def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
     for process in plan.processes:
         words = [word for word in process.argv if word not in own]
         for word, following in zip(words, (*words[1:], "")):
-            found = re.fullmatch(OF_LAUNCHERS, word)
-            if found and (found["said"] if found["said"] is not None else following).strip() != "0":
-                told = f"{word} {following}" if found["said"] is None else word
-                both = f"{reader.quoted(settings.MAX_RESTARTS)} and {told} of {process.name}"
+            match = re.fullmatch(OF_LAUNCHERS, word)
+            if match and (match["said"] if match["said"] is not None else following).strip() != "0":
+                option = f"{word} {following}" if match["said"] is None else word
+                both = f"{reader.quoted(settings.MAX_RESTARTS)} and {option} of {process.name}"
                 reader.problem(f"{both}: each would start the ranks again; leave out one of them")
 
 
 def _warn_of_the_platform(reader: Reader, most: int) -> None:
     """Warn if the platform's variables show that it restarts the job too."""
     for name, first in STARTED_ANEW.items():
-        said = reader.env.get(name, "").strip()
-        if (number(said) or 0) >= first:
-            both = f"{reader.quoted(settings.MAX_RESTARTS)} and {name}={said}"
+        value = reader.env.get(name, "").strip()
+        if (number(value) or 0) >= first:
+            both = f"{reader.quoted(settings.MAX_RESTARTS)} and {name}={value}"
             reader.warn(f"{both}: the platform starts the job anew too; what stays broken is tried {most + 1} times in each of its starts")
             return
 

@@ -138,7 +138,7 @@ def _optional(plan: Plan, reader: Reader) -> dict[str, Any]:
 
 
 def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Templates) -> Plan:
-    if not any(map(reader.given, settings.PLACING)):
+    if not any(map(reader.is_set, settings.PLACING)):
         return launcher.plan(job, reader, templates)
     from ranklaunch.rank_wrapper import rank  # nothing stands before most ranks
 
@@ -148,7 +148,7 @@ def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Tem
 
 def _passed(job: Job, reader: Reader, templates: Templates) -> Job:
     """Return the job with the user's own arguments, made of its values, for the program."""
-    if not reader.given(settings.PASS):
+    if not reader.is_set(settings.PASS):
         return job
     source = reader.get(settings.PASS)
     words = templates.words(
@@ -221,7 +221,7 @@ def for_node(request: Request, node: int, task: str = "") -> Request:
 def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[Request]:
     """Yield the request for each place: index and task."""
     reader = _reader(request)
-    platform = "" if reader.given(settings.PLATFORM) else platforms.detected(reader)
+    platform = "" if reader.is_set(settings.PLATFORM) else platforms.detected(reader)
     recognised: dict[str, bool] = {}  # by task, whose nodes differ in their numbers alone
     own = _own_place(request)
     dropped = [name for name in _per_node() if request.env.get(name, "").strip()]
@@ -230,8 +230,8 @@ def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[R
         if (node, task) == own:
             yield replace(request, options={**request.options, settings.NODE_INDEX.value: str(node)})
             continue
-        told = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
-        seen = replace(request, env=_env_of(request.env, node, task), options={**request.options, **told}, elsewhere=elsewhere)
+        own_options = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
+        seen = replace(request, env=_env_of(request.env, node, task), options={**request.options, **own_options}, elsewhere=elsewhere)
         # By what is known of one node alone, the platform may have been recognised.
         if platform and task not in recognised:
             recognised[task] = platforms.detected(_reader(seen)) == platform
@@ -286,7 +286,7 @@ def every_variable() -> tuple[Variable[object], ...]:
 
 
 def _warn_of_unused_templates(reader: Reader, templates: Templates) -> None:
-    if reader.given(settings.TEMPLATES):
+    if reader.is_set(settings.TEMPLATES):
         from ranklaunch.plan.hints import own_templates  # most have none
 
         for text in own_templates.unused(_named_folders(reader), reader.files, templates.shipped):
@@ -311,7 +311,7 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     folder = folder_of(job.program.path)
     beside = (join(folder, name) for name in (*settings.PRE_START_SCRIPTS, settings.REQUIREMENTS))
     of_platform = not (job.program.module or job.is_idle) and reader.get(settings.PRE_START) and any(map(reader.files.exists, beside))
-    if job.is_idle or not (of_platform or reader.given(settings.ONCE) or reader.given(settings.SAME)):
+    if job.is_idle or not (of_platform or reader.is_set(settings.ONCE) or reader.is_set(settings.SAME)):
         return ()
     from ranklaunch.plan import prelaunch  # most have none
 
@@ -380,11 +380,11 @@ def _judge_ds_config(plan: Plan, reader: Reader) -> None:
         return
     from ranklaunch.plan import ds_config  # most have none
 
-    found = ds_config.judged(plan.job, reader.files, reader.cwd) if reader.get(settings.CHECK_BATCH) else None
-    if found and found.certain:
-        reader.problem(f"{found.text}; {settings.CHECK_BATCH.names[0]}=off where the program changes the numbers by itself")
-    elif found:
-        reader.warn(found.text)
+    judged = ds_config.judged(plan.job, reader.files, reader.cwd) if reader.get(settings.CHECK_BATCH) else None
+    if judged and judged.certain:
+        reader.problem(f"{judged.text}; {settings.CHECK_BATCH.names[0]}=off where the program changes the numbers by itself")
+    elif judged:
+        reader.warn(judged.text)
 
 
 def _unknown(reader: Reader) -> tuple[str, ...]:
@@ -425,19 +425,21 @@ MOST_CLOCK = 64 * 1024  # bytes, one a second
 
 
 def _settle_grace(reader: Reader, job: Job) -> None:
-    """Take the seconds that this platform has given before, for a grace that is `auto`; warn of a longer one. Earlier attempts whose
-    container was killed have left clocks of their stops."""
+    """For a grace of `auto`, take the seconds given by this platform before; warn of a longer grace. Earlier attempts with a killed
+    container have left clocks of their stops."""
     seen = [(seconds, number) for number in range(job.attempt)[-MOST_CLOCKS:] if (seconds := _killed_after(reader, job, number))]
     first = reader.candidates(settings.GRACE_S)[:1]
     is_auto = bool(first) and parse.is_auto(first[0].value)
     if not seen and not is_auto:
         return
-    told = f"attempt {min(seen)[1]} was killed {min(seen)[0]} s after its stop request" if seen else "nothing seen yet"
+    reason = f"attempt {min(seen)[1]} was killed {min(seen)[0]} s after its stop request" if seen else "nothing seen yet"
     if is_auto:
         grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else parse.GRACE_S
-        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={parse.AUTO}: {told}", f"{grace_s:g}"))
+        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={parse.AUTO}: {reason}", f"{grace_s:g}"))
     elif reader.get(settings.GRACE_S) >= min(seen)[0]:
-        reader.warn(f"{told}, before {reader.told(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={parse.AUTO} stays below that")
+        reader.warn(
+            f"{reason}, before {reader.described(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={parse.AUTO} stays below that"
+        )
 
 
 def _killed_after(reader: Reader, job: Job, attempt: int) -> int:

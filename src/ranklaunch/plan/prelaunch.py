@@ -28,10 +28,10 @@ def steps(job: Job, reader: Reader) -> tuple[Process, ...]:
 
 def without_hosts(plan: Plan, reader: Reader) -> Plan:
     """The plan of a job whose hosts a command will name."""
-    told, nodes = reader.told(HOSTS_COMMAND), reader.ledger.reading(settings.NODES.value)
+    described, nodes = reader.described(HOSTS_COMMAND), reader.ledger.reading(settings.NODES.value)
     if not nodes or nodes.source == "default":
         where = "run and check alone run it, and check none of an --env-file"
-        reader.problem(f"{told}: {where}; here {settings.NODES.both} has to say how many nodes there are")
+        reader.problem(f"{described}: {where}; here {settings.NODES.both} has to say how many nodes there are")
     wait = Wait("hosts command", reader.get(HOSTS_COMMAND), plan.limits.wait_s)
     return replace(plan, waits=(wait, *plan.waits))
 
@@ -39,18 +39,18 @@ def without_hosts(plan: Plan, reader: Reader) -> Plan:
 def measured(job: Job, reader: Reader) -> dict[str, str]:
     """Return the measured facts for the nodes to compare; empty before the measurement."""
     try:
-        found = json.loads(reader.files.text(_result(job), MOST_MEASURED) or "{}")
+        content = json.loads(reader.files.text(_result(job), MOST_MEASURED) or "{}")
     except (ValueError, RecursionError):  # of a file that is half written, large or another's
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return {}
-    texts = {path: found.get(reader.absolute(path)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
+    texts = {path: content.get(reader.absolute(path)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
     return {f"same {showing.clipped(path)}": text for path, text in texts.items() if isinstance(text, str) and text}
 
 
 def _platforms(job: Job, reader: Reader) -> Iterator[Process]:
-    """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
-    set up what pip needs."""
+    """Yield the steps before the boot file in ModelArts' own images, offered in every image. The script comes first: it may prepare
+    the ground for pip."""
     if job.program.module or not reader.get(settings.PRE_START) or (job.among and job.among[0]):
         return
     folder = folder_of(job.program.path)
@@ -66,7 +66,7 @@ def _once(job: Job, reader: Reader) -> Iterator[Process]:
     """On node 0, for which the others wait where they meet."""
     command = reader.peek(settings.ONCE)
     if command and len(job.everyone) > 1 and not reader.get(settings.MUSTER):
-        reader.problem(f"{reader.told(settings.ONCE)}: the other nodes would not wait for it with {reader.told(settings.MUSTER)}")
+        reader.problem(f"{reader.described(settings.ONCE)}: the other nodes would not wait for it with {reader.described(settings.MUSTER)}")
     if command and not job.node_index:
         yield _step(job, reader, "once", ("sh", "-c", command))
 
@@ -76,8 +76,12 @@ def _same(job: Job, reader: Reader) -> Iterator[Process]:
     if paths and len(job.everyone) > 1 and reader.get(settings.MUSTER):
         yield _step(job, reader, "same", (job.python, MEASURE, _result(job), *paths))
     elif paths:
-        why = "one node has nothing to compare" if len(job.everyone) == 1 else f"nodes compare nothing with {reader.told(settings.MUSTER)}"
-        reader.warn(f"{reader.told(settings.SAME)} has no effect: {why}")
+        why = (
+            "one node has nothing to compare"
+            if len(job.everyone) == 1
+            else f"nodes compare nothing with {reader.described(settings.MUSTER)}"
+        )
+        reader.warn(f"{reader.described(settings.SAME)} has no effect: {why}")
 
 
 def _result(job: Job) -> str:

@@ -32,15 +32,15 @@ def of(plan: Plan, reader: Reader, mode: str, run_dir: str, logs: str, first: tu
     """Return the recorders of a plan. mode: on, npu or off. run_dir: parent of private folders. logs: the attempt's folder. first:
     recorders for every accelerator."""
     folder = _folder(plan, run_dir)
-    found = [*first]
+    recorders = [*first]
     if mode != OFF and plan.job.accelerator == "gpu":
-        found += _of_nccl(_torch(plan, reader), folder, reader)
+        recorders += _of_nccl(_torch(plan, reader), folder, reader)
     elif mode != OFF and plan.job.accelerator == "npu":
-        found += _unset(_of_cann(plan, logs), reader)
-        found += _unset(_of_hccl(folder), reader) if mode == NPU else ()
-    private = any(each.value.startswith(folder) for each in found)
-    fifo = next((each.name for each in found if each.name.endswith("PIPE_FILE")), "")
-    return Recorders(tuple(found), folder if private else "", fifo)
+        recorders += _unset(_of_cann(plan, logs), reader)
+        recorders += _unset(_of_hccl(folder), reader) if mode == NPU else ()
+    private = any(each.value.startswith(folder) for each in recorders)
+    fifo = next((each.name for each in recorders if each.name.endswith("PIPE_FILE")), "")
+    return Recorders(tuple(recorders), folder if private else "", fifo)
 
 
 def _of_nccl(torch: str | None, folder: str, reader: Reader) -> list[Recorder]:
@@ -77,8 +77,8 @@ def _unset(recorders: Iterable[Recorder], reader: Reader) -> list[Recorder]:
 
 
 def _torch(plan: Plan, reader: Reader) -> str | None:
-    found = facts.of_versions(plan.job, reader.files, reader.env, reader.cwd, "")
-    return found.get("torch", None if "Python" in found else "")
+    versions = facts.of_versions(plan.job, reader.files, reader.env, reader.cwd, "")
+    return versions.get("torch", None if "Python" in versions else "")
 
 
 def _folder(plan: Plan, run_dir: str) -> str:

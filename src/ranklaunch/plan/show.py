@@ -246,8 +246,8 @@ def _unset(processes: tuple[Process, ...]) -> tuple[str, ...]:
 
 
 def _overrides(candidates: Iterable[object]) -> str:
-    found = [f"{c.source}={c.value}" for c in candidates]  # type: ignore[attr-defined]
-    return f" over {', '.join(found)}" if found else ""
+    values = [f"{c.source}={c.value}" for c in candidates]  # type: ignore[attr-defined]
+    return f" over {', '.join(values)}" if values else ""
 
 
 def _printable(line: str) -> str:

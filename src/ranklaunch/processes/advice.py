@@ -32,26 +32,26 @@ class Advice:
         cwd = os.path.join(working_folder(), process.cwd or "") if process else working_folder()
         return scripts.starts(self._plan.job.program, env, cwd, DiskFiles())
 
-    def alone(self, found: Alone) -> str:
+    def alone(self, lone: Alone) -> str:
         """Say that a launcher's ranks work alone."""
         job = self._plan.job
-        text = f"{len(job.nodes)} nodes, and {found.launcher} on node {job.node_index} works alone: {found.why}"
-        argv = found.argv or tree.command(found.process[0])[:-1]
+        text = f"{len(job.nodes)} nodes, and {lone.launcher} on node {job.node_index} works alone: {lone.why}"
+        argv = lone.argv or tree.command(lone.process[0])[:-1]
         return f"{text}: {self.instead(argv)} (RANKLAUNCH_EACH_NODE_ALONE=1 lets each node work alone)"
 
-    def twice(self, found: Twice) -> str:
+    def twice(self, nested: Twice) -> str:
         """Say that ranks start ranks of their own."""
         line = f"ranklaunch run --method plain -- {' '.join(errors.quoted(self._plan.job.program.words))}"
-        ranks = errors.numbered(found.ranks, "rank")
-        text = f"{ranks} each start ranks of their own ({found.launcher}), which want {found.want}: this program starts its own ranks"
-        if len(self._plan.job.nodes) > 1 and (known := Starters().of_words(found.argv, {})):
+        ranks = errors.numbered(nested.ranks, "rank")
+        text = f"{ranks} each start ranks of their own ({nested.launcher}), which want {nested.want}: this program starts its own ranks"
+        if len(self._plan.job.nodes) > 1 and (known := Starters().of_words(nested.argv, {})):
             return f"{text}: write {known.instead}, which starts the ranks of all nodes (RANKLAUNCH_NESTED={ALLOW} lets it go on)"
         return f"{text}: run it once per node: {line} (RANKLAUNCH_NESTED={ALLOW} lets it go on)"
 
     def instead(self, argv: Sequence[str] = ()) -> str:
         """Return what to write in place of a launcher's own words. argv: its command line, if that is known."""
-        found = Starters().of_words(argv, {}) or next((start.found for start in self.starts), None)
-        told = any("NNODES" in process.env for process in self._plan.processes)
-        ways = ["give it NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT of its environment"] if told or not found else []
-        ways += [f"write {found.instead}, which starts the ranks of all nodes"] if found else []
+        starter = Starters().of_words(argv, {}) or next((start.found for start in self.starts), None)
+        has_variables = any("NNODES" in process.env for process in self._plan.processes)
+        ways = ["give it NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT of its environment"] if has_variables or not starter else []
+        ways += [f"write {starter.instead}, which starts the ranks of all nodes"] if starter else []
         return ", or ".join(ways)

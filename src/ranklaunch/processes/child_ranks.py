@@ -1,4 +1,4 @@
-"""The ranks that a launcher has started, watched until they end.
+"""The ranks started by a launcher, watched until they end.
 
 A launcher may report less about its ranks than the kernel does, and later: torchrun names them by
 pid, DeepSpeed prints an exit code without a rank. A pidfd reports the end of any process, also of
@@ -175,8 +175,8 @@ class Below:
 
         Exits by the code of a stop request count as the last.
         """
-        found = [(rank, tree.entry(rank.pid)) for rank in self.alive]
-        dead = [(rank, entry) for rank, entry in found if not entry or entry.state in "ZX"]
+        entries = [(rank, tree.entry(rank.pid)) for rank in self.alive]
+        dead = [(rank, entry) for rank, entry in entries if not entry or entry.state in "ZX"]
         stopped = [rank for rank, entry in dead if entry and code_of(entry.status) == TOLD]
         for rank in (*(rank for rank, _ in dead if rank not in stopped), *stopped):
             self._end(rank)
@@ -214,11 +214,11 @@ class Below:
     def _is_told(self, rank: Watched) -> bool:
         """Return True if the rank was signalled: by us, or by its launcher, which has named it, or may have seen another rank fail before
         we did (then only an end by SIGTERM counts)."""
-        told, after_another = self._watcher.signalled(), self._is_after_another(rank)
-        if rank.code and not told:
+        signalled, after_another = self._watcher.signalled(), self._is_after_another(rank)
+        if rank.code and not signalled:
             self._watcher.hear()
         named = self.named.get(rank.pid)
-        return told or bool(named) or (rank.code == TOLD and (after_another or named is not None))
+        return signalled or bool(named) or (rank.code == TOLD and (after_another or named is not None))
 
     def _is_after_another(self, rank: Watched) -> bool:
         """Return True if another rank ended before with a failure or with an unknown status."""
@@ -248,8 +248,8 @@ class Announced(Below):
         return failure if may_be else None
 
     def read(self, output: bytes) -> None:
-        for found in self._pattern.finditer(output):
-            pid = int(found["pid"])
+        for match in self._pattern.finditer(output):
+            pid = int(match["pid"])
             is_new = self.known < len(self.expected) and pid not in self._all
             if is_new and not self._watch(self._numbers[self.known], tree.identify(pid)):
                 self.expected = ()
@@ -326,8 +326,9 @@ class ByFiles(Below):
         return [process for process, rank in self._found.items() if rank is None]
 
     def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
-        """Return which rank failed, and another that had failed before. Where a launcher that has failed says no more, and no rank was seen
-        to fail by itself, it is the first whose end nobody knows."""
+        """Return the failed rank, and another rank if that had failed before. If a failed launcher names no rank, and no rank was seen to
+        fail
+        by itself, return the first rank with an unknown end."""
         if signalled:
             return failure
         failed = [end for end in self.ended if end.code]

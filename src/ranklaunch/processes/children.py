@@ -77,8 +77,8 @@ class Children:
     def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
         """Return the ranks of launchers that have ended with 0 by themselves.
 
-        Ranks of a launcher that kills all others then are reported at their end, and are not among
-        them.
+        If a launcher kills all remaining ranks then, its ranks are reported at their end, and are not
+        included.
         """
         by_files = (child for child in (*self.ended, *self.running.values()) if not (child.announced or child.launcher.kills_ranks))
         return [Finish(node, end.rank, wall(end.ended_at)) for child in by_files if child.below for end in child.below.finished]
@@ -173,13 +173,13 @@ class Children:
 
     def _look_at_next(self) -> None:
         """Note the name of the next zombie, if it is a killed daemon of ranks, for the verdict."""
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if not found or found.si_pid in self.running or found.si_code == os.CLD_EXITED or found.si_status not in FATAL:
+        zombie = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if not zombie or zombie.si_pid in self.running or zombie.si_code == os.CLD_EXITED or zombie.si_status not in FATAL:
             return
         names = {name for child in self.of((SERVICE,)) for name in _daemons(child)}
-        process = tree.entry(found.si_pid) if names else None
+        process = tree.entry(zombie.si_pid) if names else None
         if process and process.name in names:
-            self.daemons.append(Daemon(process.name, found.si_pid, found.si_status, self._loop.clock()))
+            self.daemons.append(Daemon(process.name, zombie.si_pid, zombie.si_status, self._loop.clock()))
 
     def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
         child = self.running.pop(pid, None)
@@ -260,8 +260,8 @@ class End:
 
 @dataclass(frozen=True)
 class Success:
-    """Success of a node, whose launchers and ranks all ended with 0. text: for people. unseen: number of ranks that were not seen. fewer:
-    the reason if it counts as a failure after all, else "". code: exit code of that failure."""
+    """Success of a node: all its launchers and ranks ended with 0. text: for people. unseen: number of ranks not seen. fewer:
+    the reason if the success counts as a failure after all, else "". code: exit code of such a failure."""
 
     text: str
     unseen: int = 0
@@ -270,20 +270,20 @@ class Success:
 
 
 class Child:
-    """A process that ranklaunch has started.
+    """Process started by ranklaunch.
 
     | state | is |
     | --- | --- |
     | lives | `end` is None |
-    | held | `held`: a launcher that SIGSTOP keeps from ending its ranks |
+    | held | `held`: a launcher kept by SIGSTOP from ending its ranks |
     | signalled | `told`: the signals; `told_at`: when the first was sent, monotonic seconds |
     | reports a failure | `reported_at`: since when |
-    | ends its ranks | `ends_ranks`: it says so, or was seen to; `failing`: the other nodes know, and wait for its report |
-    | dismissed | `dismissed`: it had reported all, and was killed then |
+    | ends its ranks | `ends_ranks`: announced or seen; `failing`: the other nodes know, and wait for its report |
+    | dismissed | `dismissed`: killed after its complete report |
     | has ended | `end` |
 
-    said: output tail frozen at its end or at the stop; later output comes from its orphaned workers. below: the ranks that it has started,
-    where they are watched. most_ranks: how many it was seen to have at one time.
+    said: output tail frozen at its end or at the stop; later output comes from its orphaned workers. below: its ranks, if
+    watched. most_ranks: highest number of ranks seen at one time.
     """
 
     def __init__(self, process: Process, identity: tree.Identity, role: str, launcher: Launcher | None = None) -> None:
@@ -310,7 +310,7 @@ class Child:
 
     @property
     def announced(self) -> Below | None:
-        """Return the ranks that a launcher announces as it starts them; None for a process that announces none."""
+        """Return the ranks announced by a launcher at their start; None for a process without announcements."""
         return self.below if self.launcher.STARTS else None
 
     @property
@@ -322,8 +322,8 @@ class Child:
     @property
     def was_killed(self) -> bool:
         """Return True if a signal from outside ended the launcher before it reported a failure."""
-        told = self.told or self.ends_ranks or self.dismissed or self.reported_at is not None
-        return bool(self.end and self.end.signal and not told)
+        expected = self.told or self.ends_ranks or self.dismissed or self.reported_at is not None
+        return bool(self.end and self.end.signal and not expected)
 
     def is_dead(self) -> bool:
         """Return True for a zombie: a signal sent from now on has nothing to do with its end."""
@@ -352,13 +352,13 @@ class Child:
         """Return True if a failure was reported before the stop: later output belongs to it."""
         return self.reported_at is not None and (self.told_at is None or self.reported_at < self.told_at)
 
-    def says_failing(self, said: bytes) -> bool:
+    def says_failing(self, output: bytes) -> bool:
         """Return True if the launcher's output says that it ends its ranks after a failure of one."""
         patterns = self.launcher.ENDS_RANKS
-        matches = [match.groupdict() for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
+        matches = [match.groupdict() for pattern in patterns for match in re.finditer(pattern.encode(), output, re.MULTILINE)]
         own = str(self.own_pid).encode() if self.own_pid else None
-        found = [groups for groups in matches if not own or groups.get("agent") in (None, own)]
-        named = {int(groups.get("living") or groups.get("pid") or 0): "living" in groups for groups in found}
+        own_matches = [groups for groups in matches if not own or groups.get("agent") in (None, own)]
+        named = {int(groups.get("living") or groups.get("pid") or 0): "living" in groups for groups in own_matches}
         if self.below and named:
             self.below.named.update(named)
             self.below.look()
@@ -393,10 +393,10 @@ class Child:
         """Return False if a reported failure cannot be of this launcher's ranks: a launcher that a rank has started may report its own."""
         return not self.below or self.below.may_have_failed(pid)
 
-    def look_for_report(self, said: bytes, now: float) -> None:
+    def look_for_report(self, output: bytes, now: float) -> None:
         """Note when the launcher begins to report a failure."""
         pattern = self.launcher.REPORTS
-        if pattern and self.reported_at is None and re.search(pattern.encode(), said):
+        if pattern and self.reported_at is None and re.search(pattern.encode(), output):
             self.reported_at = now
 
     def last_words(self) -> bytes:
@@ -706,8 +706,8 @@ def require_program(plan: Plan, root: str = "") -> None:
     is_file = program.is_python or program.is_shell
     if not program.module and is_file and not os.path.exists(f"{root}{path}" if root else program.path):
         below = f", below {root}" if root else ""
-        told = "; it has a space in it: no quotes stand around a whole command, and in values its arguments are args"
-        msg = f"program {program.path!r}: no such file (looked for from {working_folder()}{below}){told if ' ' in program.path else ''}"
+        hint = "; it has a space in it: no quotes stand around a whole command, and in values its arguments are args"
+        msg = f"program {program.path!r}: no such file (looked for from {working_folder()}{below}){hint if ' ' in program.path else ''}"
         raise MissingProgramError(msg)
 
 

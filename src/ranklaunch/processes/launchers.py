@@ -1,6 +1,6 @@
-"""The launchers of an attempt: their ranks, how these end, and launchers that fail, hang or do not end.
+"""Launchers of an attempt: their ranks, the ends of these, and launchers that fail, hang or do not end.
 
-docs/launchers.md describes what launchers do; the class of a launcher says how much of it applies.
+docs/launchers.md describes the behaviour of launchers; a launcher's class says how much applies.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ class Launchers:
 
     def read(self, child: Child) -> None:
         """Read the output of a launcher (starts and ends of ranks, report) or of a service."""
-        said = child.reader.output.tail if child.reader else b""
+        output = child.reader.output.tail if child.reader else b""
         if child.below:
-            child.below.read(said)
-        child.look_for_report(said, self._loop.clock())
-        if not (self._attempt.ending or child.told or child.ends_ranks) and child.says_failing(said):
+            child.below.read(output)
+        child.look_for_report(output, self._loop.clock())
+        if not (self._attempt.ending or child.told or child.ends_ranks) and child.says_failing(output):
             self._on_failing(child)
-        self._dismiss(child, said)
+        self._dismiss(child, output)
 
     def _on_failing(self, child: Child) -> None:
         self.look()
@@ -105,12 +105,12 @@ class Launchers:
         else:
             self._fails(child, f"{child.process.name} says that a rank of it has failed")
 
-    def _dismiss(self, child: Child, said: bytes) -> None:
+    def _dismiss(self, child: Child, output: bytes) -> None:
         """Kill a launcher without ranks that has reported all: it would take its time to unload itself."""
         pattern = child.launcher.HAS_REPORTED if child.told or child.failing else ""
-        if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
+        if not pattern or child.dismissed or not re.search(pattern.encode(), output) or child.left():
             return
-        failure = child.reported(decoded(said))
+        failure = child.reported(decoded(output))
         child.dismissed = bool(failure and child.has_told_all(failure))
         if child.dismissed:
             tree.send(child.identity, signal.SIGKILL)
@@ -127,8 +127,8 @@ class Launchers:
     def living(self) -> dict[int, tree.Identity]:
         """Return the processes of known ranks, by rank.
 
-        A program that starts its ranks itself, without a sign of which rank is which, stands for
-        all of them.
+        A program that starts its ranks itself, without a sign of each process's rank, stands for all of
+        them.
         """
         plan, known = self._attempt.plan, self._known()
         if len(known) >= plan.job.node.slots:
@@ -153,7 +153,7 @@ class Launchers:
         return {*self._known(), *([plan.job.node.first_rank] if is_program else [])}
 
     def silent_s(self) -> float:
-        """Return the seconds that a launcher still has to report a rank whose exit status it alone knows; 0: none."""
+        """Return the seconds left for a launcher to report a rank with an exit status known to the launcher alone; 0: none."""
         ended = [rank.ended_at for child in self._children.values() if child.below and not child.announced for rank in child.below.unknown]
         return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
 
@@ -181,10 +181,10 @@ class Launchers:
     # Signals for ranks
 
     def offer(self, number: int) -> tuple[bool, list[str]]:
-        """Send a signal to the processes of ranks that catch it.
+        """Send a signal to the processes of ranks with a handler for the signal.
 
-        Return True if a rank was reached, and the names of ranks without a process that catches it
-        now. A process that is about to wait for the signal is found a moment later.
+        Return True if a rank was reached, and the names of ranks without a process that catches the signal
+        now. A process about to wait for the signal is found a moment later.
         """
         meant = self._meant(Hearing(number, through_all=True))
         unheard = self._pass_on(number, meant)
@@ -271,8 +271,8 @@ class Launchers:
     def _on_end_below_killer(self, child: Child, rank: Watched) -> None:
         """Handle the end of a process whose launcher kills its ranks after a failure.
 
-        rank.rank None: a process that ranks need. The launcher looks after it when they have ended,
-        or never.
+        rank.rank None: a process needed by ranks. The launcher looks after the process once the ranks have
+        ended, or never.
         """
         if rank.rank is None:
             if rank.failed and not child.failing and not self._attempt.ending:

@@ -39,8 +39,8 @@ def apart(children: Mapping[int, Child]) -> Apart:
     """
     living = [each for each in tree.helpers if tree.identify(each.pid) == each]
     helpers = {below for each in living for below in (each, *tree.descendants(each.pid))}
-    found = apart_from(os.getpid(), children, {name for child in children.values() for name in child.launcher.CARRIERS})
-    return found._replace(left=[each for each in found.left if each not in helpers])
+    split = apart_from(os.getpid(), children, {name for child in children.values() for name in child.launcher.CARRIERS})
+    return split._replace(left=[each for each in split.left if each not in helpers])
 
 
 def apart_from(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
@@ -52,15 +52,15 @@ def apart_from(root: int, own: Collection[int], carriers: Collection[str]) -> Ap
     parents: list[tuple[int, str, list[tree.Identity] | None]] = [(root, "", None)]
     while parents:
         parent, name, group = parents.pop()
-        for pid, found in below.get(parent, ()):
+        for pid, entry in below.get(parent, ()):
             is_own = parent == root and pid in own
-            is_carrier = found.name in names and (found.name not in tree.SHELLS or name.startswith("sshd"))
+            is_carrier = entry.name in names and (entry.name not in tree.SHELLS or name.startswith("sshd"))
             into = group
             if group is None and not is_own and not is_carrier:
                 into = result.left if parent == root else result.ranks
-            parents.append((pid, found.name, into))
-            if found.state not in "ZX" and not (into is None and is_own):
-                (result.carriers if into is None else into).append(tree.Identity(pid, found.start))
+            parents.append((pid, entry.name, into))
+            if entry.state not in "ZX" and not (into is None and is_own):
+                (result.carriers if into is None else into).append(tree.Identity(pid, entry.start))
     return result
 
 
@@ -100,11 +100,10 @@ class Leftovers(_Orphans):
 
 
 class Holders(_Orphans):
-    """Orphans that hold up a launcher whose ranks on this node are gone, and end them.
+    """Removal of orphans holding up a launcher after its ranks on this node are gone.
 
-    The launcher waits until no process has their pipes any more, on every node. Orphans from before
-    the launcher are left alone. child: the launcher or, on other nodes, the service that carries
-    its ranks.
+    The launcher waits until no process has the ranks' pipes any more, on every node. Orphans from before the launcher are
+    left alone. child: the launcher or, on other nodes, the service carrying its ranks.
     """
 
     def __init__(self, child: Child, children: Mapping[int, Child], loop: Loop, grace_s: float, say: Callable[[str], None]) -> None:
@@ -128,10 +127,10 @@ class Holders(_Orphans):
             self.watch()
 
     def _end_holders(self) -> None:
-        found, now = apart(self._children), self._loop.clock()
-        left = [each for each in found.left if each not in self._before]
-        waits = self._child.role == LAUNCHER or found.carriers
-        if found.ranks or not left or not waits:
+        living, now = apart(self._children), self._loop.clock()
+        left = [each for each in living.left if each not in self._before]
+        waits = self._child.role == LAUNCHER or living.carriers
+        if living.ranks or not left or not waits:
             self._since = None
         elif self._since is None:
             self._since = now
@@ -175,8 +174,8 @@ def _joined(shown: list[str]) -> str:
 
 def command_of(pid: int) -> str:
     """Return the command of a process for messages, or the kernel's name of it if it has no words."""
-    found = tree.entry(pid)
-    return " ".join(" ".join(redact.argv(tree.command(pid)) or [found.name if found else ""]).split())[:LONGEST]
+    process = tree.entry(pid)
+    return " ".join(" ".join(redact.argv(tree.command(pid)) or [process.name if process else ""]).split())[:LONGEST]
 
 
 def _have_ended(pids: Iterable[int]) -> bool:

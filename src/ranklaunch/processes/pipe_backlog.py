@@ -15,8 +15,8 @@ PASSES_ON_S = 0.2  # for what has read all to pass it on, and end
 
 
 class Unread:
-    """What a program has said into a pipe, and what it has left has not read yet, or has not passed on: a filter may be slower than the
-    program was. found: whether there are such filters."""
+    """Output of a program in a pipe, not yet read or passed on by its leftover processes: a filter may be slower than the
+    program was. found: True if there are such filters."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.found = False
@@ -25,7 +25,7 @@ class Unread:
         self._since = clock()
 
     def is_read(self) -> bool:
-        """Whether there is any that has become less in the last seconds; or was a moment ago, for what is done with it."""
+        """Return True if unread output became less in the last seconds, or was there a moment ago: its reader may still work on it."""
         pipes = [count for count in map(_unread, tree.descendants(os.getpid())) if count is not None]
         unread = sum(pipes)
         self.found |= bool(pipes)

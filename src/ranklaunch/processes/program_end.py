@@ -1,7 +1,7 @@
-"""A program's 0, before it counts as the success of its node.
+"""A program's exit code 0, before it counts as the success of its node.
 
-Ranks that the program left at work are waited for, and their exit codes count. A launcher that failed, and whose failure the shell hid, is
-the failure of the job. docs/supervision.md has the rows.
+Ranks left at work by the program are waited for, and their exit codes count. A launcher's failure hidden by the shell
+is the failure of the job. docs/supervision.md has the rows.
 """
 
 from __future__ import annotations
@@ -137,14 +137,14 @@ class Whole:
     def _hidden_failure(self, *, believed: bool) -> Ending | None:
         """Return the failure of the last launcher, where nothing in the program handles it. Else note it."""
         node = self._placed.node(self._attempt.children.ended)
-        found, before = success.hidden(node), success.earlier(node)
+        hidden, before = success.hidden(node), success.earlier(node)
         if before:
             self._attempt.notes.append(
                 f"an earlier {before.name} of {self._program} failed with exit code {before.code}; a later one succeeded"
             )
-        if not found:
+        if not hidden:
             return None
-        name, code = found.launcher.name, found.launcher.code or 1
+        name, code = hidden.launcher.name, hidden.launcher.code or 1
         starts = self._advice.starts
         if not believed and (not starts or any(start.judged for start in starts)):
             why = "handles failures itself" if starts else "is no script in which that could be seen"
@@ -156,7 +156,7 @@ class Whole:
             how = "wait with the pid of the command passes it on"
         else:
             how = "set -e at its top passes it on"
-        first = min(found.ranks, key=self._failed_at, default=None)
+        first = min(hidden.ranks, key=self._failed_at, default=None)
         return self._ending(code, f"{name} failed with exit code {code}; {self._program} hid that and ended with 0 ({how})", first)
 
     def _failed_at(self, head: Head) -> float:
@@ -166,10 +166,10 @@ class Whole:
     def _alone(self) -> Ending | None:
         """Return the failure of a job of several nodes of which this one has worked alone."""
         plan, node = job_of(self._plan), self._placed.node(self._attempt.children.ended)
-        found = rules.alone(node, plan) if self._plan.runs == EACH and not self._plan.trust.each_node_alone else None
-        if not found or rules.is_whole(node, plan):
+        lone = rules.alone(node, plan) if self._plan.runs == EACH and not self._plan.trust.each_node_alone else None
+        if not lone or rules.is_whole(node, plan):
             return None
-        return failed(ConfigError.exit_code, self._advice.alone(found))
+        return failed(ConfigError.exit_code, self._advice.alone(lone))
 
     def _ending(self, code: int, reason: str, head: Head | None) -> Ending:
         record = next((each for each in (self._placed.ends(head.process) if head else ()) if each.chain), None)

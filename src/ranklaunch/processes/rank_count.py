@@ -1,6 +1,6 @@
-"""How many of its ranks a launcher has started, once it has ended with 0: one that was told another number than the plan's does that too.
+"""Number of ranks that a launcher has started, once the launcher has ended with 0: a wrong number of ranks also ends with 0.
 
-By the files that it makes for its ranks before it starts them, or by processes where its ranks are, whatever they are called.
+Counted by the files made for ranks before their start, or by processes at the ranks' places, under any name.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def _files(outputs: RankOutputs | None) -> set[str]:
         return set()
     pattern = re.compile(outputs.pattern)
     paths = (os.path.join(parent, name) for parent, _, names in os.walk(outputs.folder) for name in names)
-    found = (pattern.fullmatch(path[len(outputs.folder) + 1 :]) for path in paths)
-    return {match[1] for match in found if match}.intersection(outputs.keys.values())
+    matched = (pattern.fullmatch(path[len(outputs.folder) + 1 :]) for path in paths)
+    return {match[1] for match in matched if match}.intersection(outputs.keys.values())

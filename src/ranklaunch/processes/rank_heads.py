@@ -47,8 +47,8 @@ class Placed:
                 self._launchers[record.process] = model.launcher(record)
             elif record.kind != RANK:
                 self._ends.setdefault(record.process, []).append(record)
-            elif (found := model.head(record)) is not None:
-                self._heads[record.process] = found
+            elif (head := model.head(record)) is not None:
+                self._heads[record.process] = head
         if not os.path.isdir(self.folder):
             self._scan()
 
@@ -85,14 +85,14 @@ class Placed:
         for process, parent, variables, within in _placed(os.getpid()):
             if process in self._heads:
                 continue
-            found = known.of_words(tree.command(parent[0])[:-1], {})
-            launcher = OURS if parent[0] == os.getpid() else found.name if found else ""
+            starter = known.of_words(tree.command(parent[0])[:-1], {})
+            launcher = OURS if parent[0] == os.getpid() else starter.name if starter else ""
             head = model.placed(process, process, parent, launcher, variables, process[1] / ticks)
             self._heads[process] = replace(head, within=within)
 
 
 def _placed(root: int) -> Iterator[tuple[Key, Key, Mapping[str, str], Key | None]]:
-    """Yield the topmost process of each rank: it, its parent, its rank variables, and the top of the rank that it is in."""
+    """Yield the topmost process of each rank: its key, its parent, its rank variables, and the top of the enclosing rank."""
     below = tree.by_parent()
     todo: list[tuple[int, Key, Mapping[str, str], Key | None]] = [(root, (root, tree.identify(root).start), {}, None)]
     while todo:

@@ -1,4 +1,5 @@
-"""Ranks whose launcher does not say which process is which: the first process on each way down whose environment has a rank's number."""
+"""Ranks without identification by their launcher: the first process on each way down with a rank's number in its
+environment."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ class Unnamed:
     def find(self, known: Mapping[int, Identity], most: int, children: Children | None = None) -> dict[int, Identity]:
         """Return ranks by number, the known ones among them, at most so many. Some launchers' daemons leave their parents, and so become
         children of this process. children: as they were read a moment ago."""
-        found = dict(known)
+        result = dict(known)
         if len(known) >= max(1, most):
-            return found
+            return result
         children = tree.by_parent() if children is None else children
         pids = [os.getpid()]
         while pids:
@@ -41,8 +42,8 @@ class Unnamed:
                     pids.append(pid)
                 else:
                     self._numbers[process] = rank
-                    found.setdefault(rank, process)
-        return found
+                    result.setdefault(rank, process)
+        return result
 
 
 @functools.lru_cache(maxsize=MOST_PROCESSES)

@@ -1,5 +1,5 @@
-"""Asks the platform's route_plan library for the rank order that fits the network. A program, not a module: the user's interpreter
-runs it, because the library is compiled for that (Python 3.7 to 3.10), so it imports nothing of ranklaunch and stays with 3.7.
+"""Query of the platform's route_plan library for the rank order that fits the network. A program, not a module: the user's interpreter
+runs the file, because the library is compiled for Python 3.7 to 3.10. So the file imports nothing of ranklaunch and stays with 3.7.
 
 Arguments: topology file, rank table (1.0), file for the planned table, own server_id, folder of the library, file for the outcome.
 The outcome is JSON: status "planned", "unavailable" (the library is not in this image, so on no node) or "failed", and why.

@@ -1,8 +1,8 @@
-"""Runs a rank's program where what starts the rank takes no note of how it ends, as DeepSpeed's helper for MPICH, which ends with 0
-whatever its rank ended with. Says with what a rank has failed, and ends that helper, so that MPI ends the others. A program, not a module:
-the user's interpreter runs it on every node, so it imports nothing of ranklaunch and stays with 3.7.
+"""Wrapper of a rank's program for starters that ignore the rank's end: DeepSpeed's helper for MPICH always ends with 0. Writes the exit
+code of a failed rank, and ends the helper, to let MPI end the remaining ranks. A program, not a module: the user's interpreter runs
+the file on every node, so the file imports nothing of ranklaunch and stays with 3.7.
 
-Arguments: the program's own words; --python before them stands for the interpreter that runs this.
+Arguments: the program's own words; --python before them stands for this interpreter.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Measures files and folders, so that nodes can tell whether they have the same. A program, not a module: the user's interpreter runs it,
-so it imports nothing of ranklaunch and stays with Python 3.7.
+"""Measurement of files and folders, for a comparison between nodes. A program, not a module: the user's interpreter runs the file, so
+the file imports nothing of ranklaunch and stays with Python 3.7.
 
-Arguments: file for the outcome, paths. The outcome is JSON: for each path how many files there are below it, their bytes in sum, and a
-digest of their names below it, whatever their order. Contents are not read. Ends with 78 where a path is not there or cannot be read.
+Arguments: file for the outcome, paths. The outcome is JSON: for each path the number of files below, their bytes in sum, and a digest
+of their names below the path, in any order. Contents are not read. Ends with 78 if a path is missing or unreadable.
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from typing import Iterator, List, Tuple  # noqa: UP035 - Python 3.7
 
 def main(argv: List[str]) -> int:  # noqa: UP006 - Python 3.7
     outcome, paths = argv[0], argv[1:]
-    found, wrong = {}, 0
+    measured, wrong = {}, 0
     for path in paths:
         try:
-            found[path] = measure(path)
-            print(f"{path}: {found[path]}", flush=True)
+            measured[path] = measure(path)
+            print(f"{path}: {measured[path]}", flush=True)
         except OSError as error:
             where = str(error.filename).rstrip("/")
             print(f"{path}: {error.strerror}{'' if where == path else f': {where}'}", file=sys.stderr, flush=True)
             wrong = 78
     if not wrong:
-        save(outcome, found)
+        save(outcome, measured)
     return wrong
 
 
@@ -51,10 +51,10 @@ def below(root: str) -> Iterator[Tuple[str, int]]:  # noqa: UP006 - Python 3.7
                     yield name, entry.stat().st_size
 
 
-def save(path: str, found: object) -> None:
+def save(path: str, measured: object) -> None:
     temporary = f"{path}.{os.urandom(8).hex()}.tmp"
     with open(temporary, "x") as file:
-        json.dump(found, file)
+        json.dump(measured, file)
     os.replace(temporary, path)
 
 

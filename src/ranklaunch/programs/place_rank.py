@@ -1,9 +1,9 @@
-"""Stands in for a rank's program, so that every launcher starts it as it would start that: it binds the rank to its cores, then becomes the
-program, below a debugger or a command of the user's where these were asked for. A program, not a module: the user's interpreter runs it, so
-it imports nothing of ranklaunch and stays with Python 3.7.
+"""Stand-in for a rank's program, started by every launcher in the program's place. The stand-in binds the rank to its cores, then
+becomes the program, below a debugger or a command of the user if asked for. A program, not a module: the user's interpreter runs the
+file, so the file imports nothing of ranklaunch and stays with Python 3.7.
 
-Its arguments are the program's. What else it does stands in RANKLAUNCH_PLACE_ variables, which the program does not get; in their values,
-%XX is a byte. A list has an entry for each rank of the node, or of the job where BY says so, or one for all.
+Its arguments are the program's. Its settings stand in RANKLAUNCH_PLACE_ variables, hidden from the program; in their values, %XX is a
+byte. A list has an entry for each rank of the node, or of the job if BY says so, or one for all.
 """
 
 import os
@@ -22,8 +22,8 @@ WRONG, MISSING = 78, 69  # exit codes, as ranklaunch has them
 
 def main(args: List[str]) -> NoReturn:  # noqa: UP006 - Python 3.7
     names = [name for name in os.environ if name.startswith(BEGINNING)]
-    told = {name[len(BEGINNING) :]: os.environ.pop(name) for name in names}
-    kind, _, path = told.get("PROGRAM", "").partition(":")
+    settings = {name[len(BEGINNING) :]: os.environ.pop(name) for name in names}
+    kind, _, path = settings.get("PROGRAM", "").partition(":")
     path = plain(path)
     if not path:
         end(WRONG, "the launcher has not handed on " + BEGINNING + "PROGRAM, which says what to start")
@@ -33,14 +33,14 @@ def main(args: List[str]) -> NoReturn:  # noqa: UP006 - Python 3.7
     if args and args[0].startswith(NUMBER):
         local_rank = int(args.pop(0)[len(NUMBER) :])
     before = []
-    if "CORES" in told:
-        bind(chosen(told["CORES"], ":", local_rank))
-    if "MEMORY" in told and chosen(told["MEMORY"], ":", local_rank):
-        before += ["numactl", "-m", chosen(told["MEMORY"], ":", local_rank)]
-    if "PREFIX" in told:
-        entry = chosen(told["PREFIX"], ":", number(RANK) if told.get("BY") == "rank" else local_rank)
+    if "CORES" in settings:
+        bind(chosen(settings["CORES"], ":", local_rank))
+    if "MEMORY" in settings and chosen(settings["MEMORY"], ":", local_rank):
+        before += ["numactl", "-m", chosen(settings["MEMORY"], ":", local_rank)]
+    if "PREFIX" in settings:
+        entry = chosen(settings["PREFIX"], ":", number(RANK) if settings.get("BY") == "rank" else local_rank)
         before += [plain(word) for word in entry.split(",") if entry]
-    become(before + (debugged(told, kind, path, args, local_rank) if "DEBUGPY" in told else program(kind, path, args)))
+    become(before + (debugged(settings, kind, path, args, local_rank) if "DEBUGPY" in settings else program(kind, path, args)))
 
 
 def plain(text: str) -> str:
@@ -81,16 +81,16 @@ def program(kind: str, path: str, args: List[str]) -> List[str]:  # noqa: UP006 
     return (["bash"] if kind == "bash" else []) + [path] + args
 
 
-def debugged(told: Dict[str, str], kind: str, path: str, args: List[str], local_rank: int) -> List[str]:  # noqa: UP006 - Python 3.7
+def debugged(settings: Dict[str, str], kind: str, path: str, args: List[str], local_rank: int) -> List[str]:  # noqa: UP006 - Python 3.7
     import importlib.util
 
     if not importlib.util.find_spec("debugpy"):
         remedy = "pip install debugpy, or leave --debugpy (RANKLAUNCH_DEBUGPY) out"
         end(MISSING, f"{sys.executable} has no package debugpy: {remedy}")
-    host, _, port = told["DEBUGPY"].rpartition(":")
-    listen = ["--listen", f"{host}:{int(port) + local_rank}", "--configure-subProcess", told.get("CHILDREN", "false")]
+    host, _, port = settings["DEBUGPY"].rpartition(":")
+    listen = ["--listen", f"{host}:{int(port) + local_rank}", "--configure-subProcess", settings.get("CHILDREN", "false")]
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # or each start warns of modules that are frozen into Python
-    wait = ["--wait-for-client"] if "WAIT" in told else []
+    wait = ["--wait-for-client"] if "WAIT" in settings else []
     return [sys.executable, "-u", "-m", "debugpy"] + listen + wait + (["-m"] if kind == "module" else []) + [path] + args
 
 

@@ -1,7 +1,8 @@
-"""post_trainjob_status.py JSON: posts a TrainJob's status to the server that Kubeflow Trainer names in the container's environment.
+"""post_trainjob_status.py JSON: posts a TrainJob's status to Kubeflow Trainer's server, named in the container's
+environment.
 
-KUBEFLOW_TRAINER_SERVER_URL is its address, _CA_CERT the file of its certificate authority, _TOKEN the file of the token, which changes.
-The token goes there and nowhere else: not to where that server points, and into no message.
+KUBEFLOW_TRAINER_SERVER_URL is its address, _CA_CERT the file of its certificate authority, _TOKEN the file of the
+changing token. The token goes there and nowhere else: not to a redirect's target, and into no message.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ def main() -> None:
 
 def token(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
-        found = file.read(MOST_TOKEN).strip()
-    if not (found.isascii() and found.isprintable()):
+        result = file.read(MOST_TOKEN).strip()
+    if not (result.isascii() and result.isprintable()):
         msg = f"{path} is no token: expected one line of ASCII"
         raise ValueError(msg)
-    return found
+    return result
 
 
 if __name__ == "__main__":

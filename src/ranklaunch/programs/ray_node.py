@@ -1,9 +1,9 @@
-"""Runs the Ray of one node until it ends or is told to end, and keeps its logs. A program, not a module: the user's interpreter runs it, so
-it imports nothing of ranklaunch and stays with Python 3.7.
+"""Runner of one node's Ray, until Ray ends or a signal ends both, and keeper of its logs. A program, not a module: the user's
+interpreter runs the file, so the file imports nothing of ranklaunch and stays with Python 3.7.
 
-Arguments: a file with the port of the head, the folder for logs, seconds to wait for the head, its address ("" on the head itself), and the
-command of `ray start --block`; {port} in the last two stands for the port. Ends as the first process of Ray that ended: with its exit code,
-or 128 and the number of its signal. What that process wrote last is printed.
+Arguments: a file with the port of the head, the folder for logs, seconds to wait for the head, its address ("" on the head itself),
+and the command of `ray start --block`; {port} in the last two stands for the port. Ends as the first ended process of Ray: with its
+exit code, or 128 and the number of its signal. The last output of this process is printed.
 """
 
 import contextlib
@@ -76,8 +76,8 @@ def is_own(folder):
     """Make the folder. Return False for one that anybody else could have put there."""
     with contextlib.suppress(FileExistsError):
         os.makedirs(folder, mode=0o700)
-    found = os.lstat(folder)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    status = os.lstat(folder)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def attend(ray, started):
@@ -176,7 +176,7 @@ def kill_below(root):
 
 
 def explained(folder, code, kept):
-    """Print which process of Ray has ended first, by Ray's own log of that. Return the exit code of that process."""
+    """Print the first process of Ray to end, by Ray's own log of the ends. Return the exit code of this process."""
     text = ""
     for logs in sessions(folder)[:1]:
         try:
@@ -184,10 +184,10 @@ def explained(folder, code, kept):
                 text = file.read(65536)
         except OSError:
             pass
-    found = ENDED.search(text)
-    if not found:
+    match = ENDED.search(text)
+    if not match:
         return code
-    name, status = found.group(1), int(found.group(2))
+    name, status = match.group(1), int(match.group(2))
     log = os.path.join(kept, f"{name}.out")
     print(f"{signal_name(-status)} ended Ray's {name}: {log}" if status < 0 else f"Ray's {name} ended with {status}: {log}", flush=True)
     return 128 - status if status < 0 else status or 1
@@ -203,10 +203,10 @@ def signal_name(number):
 def sessions(folder):
     """Return the log folders of Ray's sessions, the newest first."""
     try:
-        found = [entry.path for entry in os.scandir(folder or "/tmp/ray") if entry.name.startswith("session_") and not entry.is_symlink()]
+        folders = [entry.path for entry in os.scandir(folder or "/tmp/ray") if entry.name.startswith("session_") and not entry.is_symlink()]
     except OSError:
         return []
-    return [os.path.join(path, "logs") for path in sorted(found, reverse=True)]
+    return [os.path.join(path, "logs") for path in sorted(folders, reverse=True)]
 
 
 def keep(folder, kept):

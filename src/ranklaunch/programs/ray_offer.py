@@ -1,8 +1,8 @@
-"""Writes a free port and a token for a cluster of Ray into a file. A program, not a module: the user's interpreter runs it, so it imports
-nothing of ranklaunch and stays with Python 3.7.
+"""Program for writing a free port and a token for a Ray cluster into a file. The user's interpreter runs this program, so
+nothing of ranklaunch is imported, and the code stays with Python 3.7.
 
-Arguments: the file, the port (0: a free one), and on node 0 the folder in which port and token are written apart, too. The file has both
-words on one line. All are for this user alone.
+Arguments: the file, the port (0: a free one), and on node 0 a folder for port and token in separate files, too. The
+file has both words on one line. All are for this user alone.
 """
 
 import contextlib

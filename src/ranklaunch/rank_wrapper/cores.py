@@ -1,5 +1,5 @@
-"""Cores of this container, divided among its ranks as DeepSpeed's --bind_cores_to_rank and --bind_core_list do it: the same number for
-each, what is left over for none, one hardware thread of each core where no list names others."""
+"""Cores of this container, divided among its ranks as by DeepSpeed's --bind_cores_to_rank and --bind_core_list: the same
+number for each, the remainder for none, one hardware thread of each core unless a list names different ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Divided(NamedTuple):
 def divided(reader: Reader, ranks: int) -> Divided | None:
     """Return None if they cannot be divided: a problem, or the plan is of another machine, whose cores are in no file below --root."""
     allowed, listed = _allowed(reader.files), reader.peek(BIND_CORES)
-    asked = reader.told(BIND_CORES if listed else BIND)
+    asked = reader.described(BIND_CORES if listed else BIND)
     if not allowed:
         rest = "these are taken unchecked" if listed else "none are shown"
         reader.warn(f"{asked}: {STATUS} does not say here which cores there are, so {rest}")
@@ -59,14 +59,16 @@ def _wanted(reader: Reader, allowed: Sequence[int], listed: Sequence[int], nodes
     whole = [cpu for cpu in allowed if cpu == _first_thread(reader.files, cpu, {*allowed})]
     alone = len(whole) >= ranks or len(allowed) < ranks
     if not alone:
-        reader.warn(f"{reader.told(BIND)}: {ranks} ranks on {counted(len(whole), 'core')}: ranks share cores, each with threads of its own")
+        reader.warn(
+            f"{reader.described(BIND)}: {ranks} ranks on {counted(len(whole), 'core')}: ranks share cores, each with threads of its own"
+        )
     order = sorted(whole if alone else allowed, key=lambda cpu: (nodes.get(cpu, ""), cpu))
     return order, f"{'one thread of each core' if alone else 'every thread'} of {STATUS}"
 
 
 def _allowed(files: Files) -> tuple[int, ...]:
-    found = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, STATUS, MOST_BYTES), re.MULTILINE)
-    return _listed(found[1]) if found else ()
+    match = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, STATUS, MOST_BYTES), re.MULTILINE)
+    return _listed(match[1]) if match else ()
 
 
 def _first_thread(files: Files, cpu: int, allowed: set[int]) -> int:
@@ -82,8 +84,8 @@ def _numa(files: Files) -> dict[int, str]:
 
 
 def _home(share: Sequence[int], nodes: dict[int, str]) -> str:
-    found = {nodes.get(cpu, "") for cpu in share}
-    only = found.pop() if len(found) == 1 else ""
+    homes = {nodes.get(cpu, "") for cpu in share}
+    only = homes.pop() if len(homes) == 1 else ""
     return str(int(only)) if only else ""
 
 

@@ -1,5 +1,5 @@
-"""A job whose ranks are started by a program of ours, which stands in for the user's: so it goes through every launcher, and none needs to
-know of it. Its arguments are the user's program's; what it is to do is in variables, which launchers hand on."""
+"""Start of ranks by a program of ours in place of the user's: so every launcher can start the ranks without a change. The arguments are
+the user's; the settings are in variables, handed on by launchers."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _PLAIN = re.compile(rb"[^A-Za-z0-9_@+=./-]")  # what every launcher hands on as 
 
 def placed(job: Job, reader: Reader, templates: Templates, launcher: type[Launcher], once: bool) -> Job:
     """The job with the stand-in for its program. once: the method starts the program once on a node."""
-    bound = reader.get(BIND) == "cores" if reader.given(BIND) else reader.given(BIND_CORES)
+    bound = reader.get(BIND) == "cores" if reader.is_set(BIND) else reader.is_set(BIND_CORES)
     memory, debugs = reader.peek(BIND_MEMORY), bool(reader.peek(DEBUGPY))
     if memory and not bound:
-        reader.problem(f"{reader.told(BIND_MEMORY)}: it goes by the cores of a rank: expected {BIND.both} cores too")
-    if not (bound or debugs or reader.given(RANK_PREFIX)):
+        reader.problem(f"{reader.described(BIND_MEMORY)}: it goes by the cores of a rank: expected {BIND.both} cores too")
+    if not (bound or debugs or reader.is_set(RANK_PREFIX)):
         return job
     program = job.program
     if debugs and not program.is_python:
-        reader.problem(f"{reader.told(DEBUGPY)}: debugpy is for Python programs, and {program.path} is none")
+        reader.problem(f"{reader.described(DEBUGPY)}: debugpy is for Python programs, and {program.path} is none")
     of_all = len(job.nodes) > 1 and launcher.starts_all(reader)
     wrapper = _Wrapper(program, reader, templates, bound, memory, debugs, once, of_all)
     return replace(job, program=Program(STAND_IN, program.args, stands_for=program), place=wrapper.environment)
@@ -69,7 +69,7 @@ class _Wrapper:
             "PROGRAM": f"{_kind(self.program)}:{_encoded(self.program.path)}",
             **(_cores(cores, self.memory) if cores else {}),
             **(_debugger(job, reader, ranks, self.once) if self.debugs else {}),
-            **(_prefix(job, reader, self.templates, self.of_all) if reader.given(RANK_PREFIX) else {}),
+            **(_prefix(job, reader, self.templates, self.of_all) if reader.is_set(RANK_PREFIX) else {}),
         }
         return {**{f"{VARIABLES}{name}": value for name, value in values.items()}, **(_threads(reader, cores) if cores else {})}
 
@@ -81,7 +81,8 @@ class _Wrapper:
 
 
 def told(plan: Plan, job: Job) -> Plan:
-    """The plan with the program itself for what else follows from it, and with what the ranks need beside it. job: without the stand-in."""
+    """Return the plan with the program itself, for later steps, and with the ranks' additional needs. job: without the
+    stand-in."""
     own = replace(plan.job, program=replace(job.program, args=plan.job.program.args), place=None)
     return replace(plan, job=own, processes=tuple(replace(each, needs=(*each.needs, *_needs(each))) for each in plan.processes))
 
@@ -106,7 +107,9 @@ def _cores(cores: Divided, memory: bool) -> dict[str, str]:
 def _threads(reader: Reader, cores: Divided) -> dict[str, str]:
     """As many as a rank has cores, where the user has not said it."""
     if reader.env.get(AFFINITY):
-        reader.problem(f"{AFFINITY}={reader.env[AFFINITY]} contradicts {reader.told(BIND)}: both choose the cores of a rank: unset one")
+        reader.problem(
+            f"{AFFINITY}={reader.env[AFFINITY]} contradicts {reader.described(BIND)}: both choose the cores of a rank: unset one"
+        )
     if reader.env.get(THREADS):
         return {}
     reader.ledger.note(THREADS.lower(), str(cores.each), BIND.value)
@@ -116,7 +119,7 @@ def _threads(reader: Reader, cores: Divided) -> dict[str, str]:
 def _debugger(job: Job, reader: Reader, ranks: int, once: bool) -> dict[str, str]:
     port, host = reader.get(DEBUGPY), _host(job, reader)
     if port + ranks - 1 > 65535:
-        reader.problem(f"{reader.told(DEBUGPY)}: {ranks} ranks need the ports from it on, and the last is 65535")
+        reader.problem(f"{reader.described(DEBUGPY)}: {ranks} ranks need the ports from it on, and the last is 65535")
     _warn_without_debugpy(job, reader)
     reader.ledger.note("debuggers", ",".join(f"{host}:{port + i}" for i in range(ranks)), DEBUGPY.value)
     wait = reader.peek(DEBUGPY_WAIT)
@@ -128,16 +131,16 @@ def _warn_without_debugpy(job: Job, reader: Reader) -> None:
     """Warn if the packages of the interpreter are seen, without debugpy. Each rank looks again on its whole path."""
     seen = (job, reader.files, reader.env, reader.cwd)
     if "Python" in facts.of_versions(*seen, "") and not facts.source("debugpy/__init__.py", *seen):
-        reader.warn(f"{reader.told(DEBUGPY)}: debugpy is not among the packages of {job.python}: pip install debugpy there")
+        reader.warn(f"{reader.described(DEBUGPY)}: debugpy is not among the packages of {job.python}: pip install debugpy there")
 
 
 def _host(job: Job, reader: Reader) -> str:
     """Loopback where nobody asks for more; one that a machine playing several nodes has for each."""
-    if not reader.given(DEBUGPY_HOST):
+    if not reader.is_set(DEBUGPY_HOST):
         return job.node.host if job.node.host.startswith("127.") else "127.0.0.1"
     host = reader.get(DEBUGPY_HOST)
     if not host.startswith("127."):
-        reader.warn(f"{reader.told(DEBUGPY_HOST)}: whoever reaches these ports can run anything in the ranks, without a password")
+        reader.warn(f"{reader.described(DEBUGPY_HOST)}: whoever reaches these ports can run anything in the ranks, without a password")
     return host
 
 
@@ -165,4 +168,4 @@ def _known(node: Node, local_rank: int, rank: int) -> dict[str, object]:
 
 
 def _encoded(text: str) -> str:
-    return _PLAIN.sub(lambda found: b"%%%02X" % found[0][0], text.encode(errors="surrogateescape")).decode()
+    return _PLAIN.sub(lambda match: b"%%%02X" % match[0][0], text.encode(errors="surrogateescape")).decode()

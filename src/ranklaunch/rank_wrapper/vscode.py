@@ -43,5 +43,5 @@ def _entries(plan: Plan, cwd: str) -> Iterator[dict[str, Any]]:
 def _rank(plan: Plan, local_rank: int) -> int:
     """As a rank table has it, where the ranks are processes of the plan."""
     ranks = {process.local_rank: process.rank for process in plan.processes if process.rank is not None}
-    found = ranks.get(local_rank)
-    return plan.job.node.first_rank + local_rank if found is None else found
+    rank = ranks.get(local_rank)
+    return plan.job.node.first_rank + local_rank if rank is None else rank

@@ -1,7 +1,7 @@
-"""Rank tables: the file that tells Ascend's HCCL which device of which server has which rank.
+"""Rank tables: files that give each device of each server its rank, for Ascend's HCCL.
 
-Read: group_list ("version 0.1", what ModelArts and CCE write), 1.0, 1.2 (with super pods) and 2.0. Written: 1.0 and 1.2.
-Field by field: CANN's HCCL documentation of the rank table configuration file.
+Read: group_list ("version 0.1", from ModelArts and CCE), 1.0, 1.2 (with super pods) and 2.0. Written: 1.0 and 1.2. Field by field:
+CANN's HCCL documentation of the rank table configuration file.
 """
 
 from __future__ import annotations

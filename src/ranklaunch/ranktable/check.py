@@ -33,7 +33,7 @@ def every_version(document: Document, servers: list[Server]) -> None:
 
 
 def once(document: Document, what: str, names: Iterable[str], where: str = "") -> None:
-    """Report names that stand more than once in the table, or in the part of it that `where` names."""
+    """Report names with several occurrences in the table, or in its part named by `where`."""
     listed = list(filter(None, names))
     if len(set(listed)) == len(listed):
         return
@@ -43,7 +43,7 @@ def once(document: Document, what: str, names: Iterable[str], where: str = "") -
 
 
 def addresses(document: Document, servers: list[Server], groups: Iterable[str], what: str = "servers") -> None:
-    """Warn of devices without device_ip: HCCL reaches those of other servers by it, in version 1.2 those of other super pods.
+    """Warn of devices without device_ip: HCCL needs this to reach other servers' devices, in version 1.2 other super pods'.
 
     groups: names of the servers, or of the super pods. One group does without."""
     if len(set(groups)) < 2:

@@ -75,9 +75,9 @@ class Document:
 
     def lists(self, holders: Sequence[Json], key: str, where: Callable[[int], str]) -> list[list[Json]]:
         """objects() of every holder, checked at once."""
-        found = [holder.get(key) for holder in holders]
-        if set(map(type, found)) <= {list} and set(map(type, itertools.chain.from_iterable(found))) <= {dict}:  # type: ignore[arg-type]
-            return found  # type: ignore[return-value]
+        result = [holder.get(key) for holder in holders]
+        if set(map(type, result)) <= {list} and set(map(type, itertools.chain.from_iterable(result))) <= {dict}:  # type: ignore[arg-type]
+            return result  # type: ignore[return-value]
         return [self.objects(holder, key, where(n)) for n, holder in enumerate(holders)]
 
     def columns(
@@ -118,10 +118,10 @@ class Document:
         self.problem(where, f"must be {kind.expected}, found {shown(value)}")
         return ""
 
-    def count(self, holder: Json, key: str, found: int, where: str, what: str) -> None:
+    def count(self, holder: Json, key: str, listed: int, where: str, what: str) -> None:
         stated = holder.get(key)
-        if stated is not None and str(stated) != str(found):
-            self.problem(where, f"{key} is {shown(stated)}, but {found} {what} are listed")
+        if stated is not None and str(stated) != str(listed):
+            self.problem(where, f"{key} is {shown(stated)}, but {listed} {what} are listed")
 
 
 def split(values: Sequence[T], lists: Sequence[Sequence[object]]) -> list[tuple[T, ...]]:

@@ -50,19 +50,19 @@ def text_of(table: RankTable, version: str, job: str = "job") -> str:
 
 def read_hccn(text: str, where: str) -> list[tuple[str, str]]:
     """(device id, device ip) of each address_N line of a server's /etc/hccn.conf, by N."""
-    found = {}
+    devices = {}
     for line in text.splitlines():
         match = _HCCN.fullmatch(line.strip())
         if match:
             try:
-                found[int(match[1])] = str(ipaddress.ip_address(match[2]))
+                devices[int(match[1])] = str(ipaddress.ip_address(match[2]))
             except ValueError as error:
                 msg = f"{where}: {line.strip()!r}: {error}"
                 raise ConfigError(msg) from None
-    if not found:
+    if not devices:
         msg = f"{where}: no line address_N=IP in it; is it a server's /etc/hccn.conf?"
         raise ConfigError(msg)
-    return [(str(device), ip) for device, ip in sorted(found.items())]
+    return [(str(device), ip) for device, ip in sorted(devices.items())]
 
 
 def addresses(block: str, most: int | None = None) -> Iterator[str]:

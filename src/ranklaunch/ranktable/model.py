@@ -42,7 +42,7 @@ class SuperPod:
 class RankTable:
     """A completed table. servers: in rank order of their first devices; two pods may share a server_id.
 
-    source: the JSON that it was read from, whose unknown keys are kept when it is written. warnings: what is odd but not wrong.
+    source: the original JSON; its unknown keys are kept when the table is written. warnings: odd but not wrong content.
     """
 
     version: str

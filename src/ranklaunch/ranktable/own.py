@@ -12,9 +12,10 @@ from ranklaunch.ranktable.model import NotReadyError, RankTable, Server
 
 @dataclass(frozen=True)
 class Container:
-    """This container as the platform describes it. addresses: its own and its host's, in that order; node: its index in the job.
-    in_order: the platform's tables have the nodes in the job's order, so that the index is a place in them.
-    host_ip: the one of the addresses that is known to be the host's; "" where none is. nodes: of the job; 0 where they are not known."""
+    """This container by the platform's description. addresses: its own and its host's, in this order; node: its index in the job.
+    in_order:
+    the platform's tables have the nodes in the job's order, so the index is a place in them. host_ip: the host's address among them; ""
+    if unknown. nodes: of the job; 0 if unknown."""
 
     pod_name: str
     addresses: tuple[str, ...]
@@ -26,9 +27,10 @@ class Container:
 
 
 def find(table: RankTable, me: Container) -> int:
-    """Index of this container's entry in table.servers. Every way that gives an answer must give the same one: a wrong slice means
-    two processes with one rank. Raises ConfigError naming the ways and what they found, NotReadyError where the table names containers
-    and none of them is this one: it is another job's, or that of an earlier place."""
+    """Return the index of this container's entry in table.servers. Every way with an answer must give the same one: a wrong slice means
+    two
+    processes with one rank. Raises ConfigError naming the ways and their answers, NotReadyError if the table names containers without
+    this one: then the table is another job's, or of an earlier place."""
     if table.version == "2.0":
         _refuse_more(table, me)
         return _by_position(table, me)
@@ -103,10 +105,10 @@ def _host_addresses(server: Server) -> list[str]:
 def _not_ours(table: RankTable, me: Container) -> str:
     there = table.servers[min(me.node, len(table.servers) - 1)]
     names = {"pod name": there.pod_name, "container": there.container_ip, "host": there.host_ip or there.server_id}
-    said = ", ".join(f"{what} {name}" for what, name in names.items() if name)
+    names_there = ", ".join(f"{what} {name}" for what, name in names.items() if name)
     return (
         f"it is another job's or was made before this container was: of its {len(table.servers)} entries none is this container's "
-        f"({_told(me)}); the one in this place has {said}"
+        f"({_told(me)}); the one in this place has {names_there}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Version 2.0, which has no servers: which ranks are whose follows from local_id, which starts at 0 on every node."""
+"""Version 2.0, without servers: the node of each rank follows from local_id, starting at 0 on every node."""
 
 from __future__ import annotations
 

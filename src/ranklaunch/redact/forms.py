@@ -105,12 +105,12 @@ def hidden_as(value: str) -> str:
     return f"{quote}{HIDDEN}{quote}"
 
 
-def hidden_value(found: re.Match[str]) -> str:
+def hidden_value(match: re.Match[str]) -> str:
     """Return the text of a match, with the group `value` hidden if that is a secret by the group `name`."""
-    if not is_value_secret(found["name"], found["value"].strip("'\"")):
-        return found[0]
-    begin, end = (at - found.start() for at in found.span("value"))
-    return f"{found[0][:begin]}{hidden_as(found['value'])}{found[0][end:]}"
+    if not is_value_secret(match["name"], match["value"].strip("'\"")):
+        return match[0]
+    begin, end = (at - match.start() for at in match.span("value"))
+    return f"{match[0][:begin]}{hidden_as(match['value'])}{match[0][end:]}"
 
 
 # Members of dictionaries as Python, YAML and Hydra write them, and NAME=value
@@ -191,10 +191,10 @@ def url(text: str) -> str:
     return re.sub(_URL_QUERY, _query, text) if "?" in text or "#" in text else text
 
 
-def _query(found: re.Match[str]) -> str:
-    name = found[1]
+def _query(match: re.Match[str]) -> str:
+    name = match[1]
     secret = is_secret(name) or name.lower() == "key" or name.lower().endswith(("signature", "sig"))
-    return f"{name}={HIDDEN}" if secret else found[0]
+    return f"{name}={HIDDEN}" if secret else match[0]
 
 
 def headers(text: str) -> str:
@@ -210,8 +210,8 @@ def headers(text: str) -> str:
     return re.sub(_BEARER, rf"\1{HIDDEN}", text) if "bearer" in lower else text
 
 
-def _element(found: re.Match[str]) -> str:
-    return f"{found[1]}{HIDDEN}" if is_secret(found[2]) else found[0]
+def _element(match: re.Match[str]) -> str:
+    return f"{match[1]}{HIDDEN}" if is_secret(match[2]) else match[0]
 
 
 # Programs that take secrets in ways of their own: mysql -pX, aws configure set token X
@@ -250,7 +250,7 @@ def programs(text: str, ends: str = r"\s'\",;)}\]") -> str:
         text = re.sub(rf"{_SET}((?<=')[^']+|(?<=\")[^\"]+|(?:[^{ends}]|{_WITHIN})+)", _set, text)
     if not re.search(_ANY_PROGRAM, text):
         return text
-    starts = [0, *(found.start() for found in re.finditer(_PROGRAM, text))]
+    starts = [0, *(match.start() for match in re.finditer(_PROGRAM, text))]
     return "".join(_of_program(text[start:end], ends) for start, end in zip(starts, [*starts[1:], len(text)]))
 
 
@@ -264,10 +264,10 @@ def _of_program(text: str, ends: str) -> str:
     return re.sub(rf"(?<=[\s'\"])({option})(?![-\s]){value or f'(?:[^{ends}]|{_WITHIN})+'}", rf"\1{HIDDEN}", text)
 
 
-def _set(found: re.Match[str]) -> str:
-    before, guessed, name, between, value = found.groups()
+def _set(match: re.Match[str]) -> str:
+    before, guessed, name, between, value = match.groups()
     secret = is_value_secret(name, value) and (not guessed or re.fullmatch(_GUESSED, value, re.DOTALL))
-    return f"{before}{name}{between}{HIDDEN}" if secret else found[0]
+    return f"{before}{name}{between}{HIDDEN}" if secret else match[0]
 
 
 def in_words(words: Iterable[str]) -> list[str]:

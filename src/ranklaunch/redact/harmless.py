@@ -38,25 +38,25 @@ MOST_QUOTED = 4096  # characters between quotes; where there are more, the rest 
 _BEFORE = 40  # characters, where argparse names what it refuses
 
 
-def is_code(found: re.Match[str], value: str) -> bool:
+def is_code(match: re.Match[str], value: str) -> bool:
     """Return True for code without a secret: a call without text, os.environ["X"], numbers.
 
     Also for the placeholder of an option's value in a program's help.
     """
-    names = (found[1] or "").strip("-").replace("-", "_").upper(), (found[2] or "").rpartition(".")[2]
+    names = (match[1] or "").strip("-").replace("-", "_").upper(), (match[2] or "").rpartition(".")[2]
     if value in filter(None, names) or any(pattern.fullmatch(value) for pattern in (_NUMBERS, SUBSCRIPT, _NAMES_CODE)):
         return True
-    is_call = found[0].endswith(" = ") and len(value) < MOST_QUOTED and value.endswith(")") and not value.startswith(BRACKETS)
+    is_call = match[0].endswith(" = ") and len(value) < MOST_QUOTED and value.endswith(")") and not value.startswith(BRACKETS)
     return is_call and "'" not in value and '"' not in value
 
 
-def is_no_access(line: str, found: re.Match[str], at: int, value: str) -> bool:
+def is_no_access(line: str, match: re.Match[str], at: int, value: str) -> bool:
     """Return True where the word means something else: predicted token: Paris, token: 17, pass: 1/3, WARNING:auth:retrying, auth.py:42,
     and in the name of an exception."""
-    before = line[max(0, found.start() - _BEFORE) : found.start()]
-    if _is_one(_OTHER_MEANINGS, found[1] or found[2], before, found[0], value):
+    before = line[max(0, match.start() - _BEFORE) : match.start()]
+    if _is_one(_OTHER_MEANINGS, match[1] or match[2], before, match[0], value):
         return True
-    return found[0].endswith(": ") and bool(_GOES_ON.match(line, at))
+    return match[0].endswith(": ") and bool(_GOES_ON.match(line, at))
 
 
 def is_harmless(name: str, value: str) -> bool:
@@ -69,6 +69,6 @@ def _is_one(rows: tuple[tuple[str, ...], ...], *texts: str) -> bool:
     return any(all(map(re.search, row, texts)) for row in rows)
 
 
-def is_refused(line: str, found: re.Match[str]) -> bool:
+def is_refused(line: str, match: re.Match[str]) -> bool:
     """Return True for an option that argparse refuses: error: argument --token: expected one argument."""
-    return bool(found[1]) and line.rfind("argument ", max(0, found.start() - _BEFORE), found.start()) >= 0
+    return bool(match[1]) and line.rfind("argument ", max(0, match.start() - _BEFORE), match.start()) >= 0

@@ -29,8 +29,8 @@ def with_breaks(text: str) -> str:
     return _WRITTEN.sub(_as_blanks, re.sub(BREAK, " ", text))
 
 
-def _as_blanks(found: re.Match[str]) -> str:
-    return found[0].translate(_BLANKS)
+def _as_blanks(match: re.Match[str]) -> str:
+    return match[0].translate(_BLANKS)
 
 
 def without_breaks(text: str) -> str:
@@ -128,23 +128,23 @@ def _with_quotes_inside(line: str) -> str:
     if "\\'" not in line and '\\"' not in line:
         return line
     shown, begin = [], 0
-    for found in _QUOTED.finditer(line):
-        if found.start() < begin or not forms.is_secret(found[1]):
+    for match in _QUOTED.finditer(line):
+        if match.start() < begin or not forms.is_secret(match[1]):
             continue
-        end = _closing(line, found.end(), len(found[2]), found[3])
-        if found[3] in line[found.end() : end]:
-            shown.append(f"{line[begin : found.end()]}{HIDDEN}")
+        end = _closing(line, match.end(), len(match[2]), match[3])
+        if match[3] in line[match.end() : end]:
+            shown.append(f"{line[begin : match.end()]}{HIDDEN}")
             begin = end
     return "".join([*shown, line[begin:]])
 
 
 def _closing(line: str, at: int, backslashes: int, quote: str) -> int:
     """Return the end of a quoted value. Deeper quotes have more backslashes; pairs of backslashes belong to the value."""
-    for found in re.compile(rf"(\\*){quote}").finditer(line, at, at + harmless.MOST_QUOTED):
-        more = len(found[1]) - backslashes
+    for match in re.compile(rf"(\\*){quote}").finditer(line, at, at + harmless.MOST_QUOTED):
+        more = len(match[1]) - backslashes
         of_pairs = more > 0 and not backslashes and more % 2 == 0
-        if more == 0 or (of_pairs and not line[found.end() : found.end() + 1].isalnum()):
-            return found.end() - 1 - backslashes
+        if more == 0 or (of_pairs and not line[match.end() : match.end() + 1].isalnum()):
+            return match.end() - 1 - backslashes
     return len(line)
 
 
@@ -154,22 +154,22 @@ def _named(line: str, own: bool) -> str:
     if columns and is_secret(columns[2], columns[3]):
         return f"{columns[1]}{HIDDEN}"
     shown, begin, end = [], 0, 0
-    while found := _NAME.search(line, end):
-        before_value = _BEFORE_VALUE.match(line, found.end())
-        at, end = (before_value or found).end(), max(found.end(1), found.end(2))
-        value = _secret(line, found, at, own)
+    while match := _NAME.search(line, end):
+        before_value = _BEFORE_VALUE.match(line, match.end())
+        at, end = (before_value or match).end(), max(match.end(1), match.end(2))
+        value = _secret(line, match, at, own)
         if value:
             shown.append(f"{line[begin:at]}{forms.hidden_as(value)}")
-            begin = end = _end(line, found, at, value)
+            begin = end = _end(line, match, at, value)
     return "".join([*shown, line[begin:]])
 
 
-def _secret(line: str, found: re.Match[str], at: int, own: bool) -> str:
+def _secret(line: str, match: re.Match[str], at: int, own: bool) -> str:
     """Return the value behind a name if that is a secret, else ""."""
-    name = found[1] or found[2]
+    name = match[1] or match[2]
     is_secret_name = forms.is_secret(name) or (name == "tokens" and bool(_OF_SERVICES.match(line, at)))
-    value = _value(line, at, is_secret_name) or (_odd(line, found, at) if is_secret_name else "")
-    if not value or not _belongs(line, found, at, value) or _means_else(line, found, at, value, own):
+    value = _value(line, at, is_secret_name) or (_odd(line, match, at) if is_secret_name else "")
+    if not value or not _belongs(line, match, at, value) or _means_else(line, match, at, value, own):
         return ""
     # What has been hidden is a secret too, as the rest of the word may not be.
     is_known = is_secret_name and (value == HIDDEN or name == "tokens")
@@ -185,39 +185,39 @@ def _by_form(line: str) -> str:
     return _ATTRIBUTES.sub(_attribute, line)
 
 
-def _refused(found: re.Match[str]) -> str:
-    return f"{found[1]}{forms.hidden_as(found[3])}" if forms.is_secret(found[2]) else found[0]
+def _refused(match: re.Match[str]) -> str:
+    return f"{match[1]}{forms.hidden_as(match[3])}" if forms.is_secret(match[2]) else match[0]
 
 
-def _attribute(found: re.Match[str]) -> str:
-    return f"{found[1]}{HIDDEN}" if is_secret(found[3], found[5]) else found[0]
+def _attribute(match: re.Match[str]) -> str:
+    return f"{match[1]}{HIDDEN}" if is_secret(match[3], match[5]) else match[0]
 
 
-def _belongs(line: str, found: re.Match[str], at: int, value: str) -> bool:
+def _belongs(line: str, match: re.Match[str], at: int, value: str) -> bool:
     """Return False if the value belongs to another name: it is the next option, the next of two names, or the name in the next line."""
-    if value.startswith("-") and (found[0][-1:].isspace() and (found[1] or _NO_VALUE.search(found[0]))):
+    if value.startswith("-") and (match[0][-1:].isspace() and (match[1] or _NO_VALUE.search(match[0]))):
         return False
-    if _BREAK.search(found[0]) and _ANY_NAME.match(line, at):
+    if _BREAK.search(match[0]) and _ANY_NAME.match(line, at):
         return False
-    return not found[3] or line.endswith(_CALLS, 0, found.start()) or _is_pair(line, found.start(), at + len(value))
+    return not match[3] or line.endswith(_CALLS, 0, match.start()) or _is_pair(line, match.start(), at + len(value))
 
 
-def _means_else(line: str, found: re.Match[str], at: int, value: str, own: bool) -> bool:
-    if (own or harmless.is_refused(line, found)) and found[0].endswith(": ") and value[:1] not in ("'", '"'):
+def _means_else(line: str, match: re.Match[str], at: int, value: str, own: bool) -> bool:
+    if (own or harmless.is_refused(line, match)) and match[0].endswith(": ") and value[:1] not in ("'", '"'):
         return True  # prose about the name
-    if harmless.is_code(found, value) or harmless.is_no_access(line, found, at, value):
+    if harmless.is_code(match, value) or harmless.is_no_access(line, match, at, value):
         return True
-    return harmless.is_harmless(found[1] or found[2], value) and _is_all(line, found, at + len(value))
+    return harmless.is_harmless(match[1] or match[2], value) and _is_all(line, match, at + len(value))
 
 
-def _cell(found: re.Match[str]) -> str:
-    value = found[3].rstrip()
-    return f"{found[1]}{HIDDEN}{found[3][len(value) :]}" if is_secret(found[2], value) else found[0]
+def _cell(match: re.Match[str]) -> str:
+    value = match[3].rstrip()
+    return f"{match[1]}{HIDDEN}{match[3][len(value) :]}" if is_secret(match[2], value) else match[0]
 
 
-def _is_all(line: str, found: re.Match[str], end: int) -> bool:
+def _is_all(line: str, match: re.Match[str], end: int) -> bool:
     """Return True if the value ends here. A password in a line of its own may have more words."""
-    words = found[0].endswith(": ") and _PASSWORD.search(found[2] or "")
+    words = match[0].endswith(": ") and _PASSWORD.search(match[2] or "")
     return bool(_NOTHING_MORE.match(line, end)) if words else _end_of_word(line, end, end + _MOST_BEFORE) == end
 
 
@@ -235,17 +235,17 @@ def _value(line: str, at: int, is_secret: bool) -> str:
     if call or (is_secret and line.startswith(harmless.BRACKETS, at)):
         end = _end_of_brackets(line, call.end() - 1 if call else at)
         return line[at:] if call and _MORE.match(line, end) else line[at:end]
-    found = _SEVERAL_QUOTES.match(line, at) or _QUOTED_ONCE.match(line, at) or _VALUE.match(line, at)
-    return found[0] if found else ""
+    match = _SEVERAL_QUOTES.match(line, at) or _QUOTED_ONCE.match(line, at) or _VALUE.match(line, at)
+    return match[0] if match else ""
 
 
 def _end_of_brackets(line: str, at: int) -> int:
     """Return the end of the closing bracket for the one that opens here, or the end of the line if none closes."""
     depth = 0
-    for found in re.finditer(r"[{}\[\]()]", line[at : at + harmless.MOST_QUOTED]):
-        depth += 1 if found[0] in harmless.BRACKETS else -1
+    for match in re.finditer(r"[{}\[\]()]", line[at : at + harmless.MOST_QUOTED]):
+        depth += 1 if match[0] in harmless.BRACKETS else -1
         if depth == 0:
-            return at + found.end()
+            return at + match.end()
     return len(line)
 
 
@@ -253,13 +253,13 @@ def is_secret(name: str, value: str) -> bool:
     return not _NO_SECRET.fullmatch(value.rstrip("`")) and forms.is_value_secret(name, value)
 
 
-def _odd(line: str, found: re.Match[str], at: int) -> str:
+def _odd(line: str, match: re.Match[str], at: int) -> str:
     """Return a value that begins with a character of punctuation: PASSWORD=)x, --password )x"""
-    odd = _ODD.match(line, at) if _is_whole(line, found) or (found[1] and (found[0][-1] == "=" or line[at : at + 1] != ">")) else None
+    odd = _ODD.match(line, at) if _is_whole(line, match) or (match[1] and (match[0][-1] == "=" or line[at : at + 1] != ">")) else None
     return odd[0] if odd else ""
 
 
-def _end(line: str, found: re.Match[str], at: int, value: str) -> int:
+def _end(line: str, match: re.Match[str], at: int, value: str) -> int:
     """Return the end of a value, with more of its line that may belong to it.
 
     value: its beginning.
@@ -267,7 +267,7 @@ def _end(line: str, found: re.Match[str], at: int, value: str) -> int:
     end = at + len(value)
     if value[0] in "'\"":
         return end
-    rest = _rest_of_line(_BREAK.split(line[at:], 1)[0], found) if _is_whole(line, found) else 0
+    rest = _rest_of_line(_BREAK.split(line[at:], 1)[0], match) if _is_whole(line, match) else 0
     return max(at + rest, _end_of_word(line, end, len(line)))
 
 
@@ -276,22 +276,22 @@ def _end_of_word(line: str, at: int, most: int) -> int:
     return rest.end() if rest else at
 
 
-def _rest_of_line(rest: str, found: re.Match[str]) -> int:
+def _rest_of_line(rest: str, match: re.Match[str]) -> int:
     """Return the length of the value if nothing stands before its name: one word, and of a password several."""
     word = _ONE_WORD.match(rest)
-    if word and (found[2].isupper() or not _NEXT_PAIR.search(rest)):
+    if word and (match[2].isupper() or not _NEXT_PAIR.search(rest)):
         return word.end()
-    words = found[0].endswith(": ") and _PASSWORD.search(found[2]) and not _MORE_THAN_WORDS.search(rest)
+    words = match[0].endswith(": ") and _PASSWORD.search(match[2]) and not _MORE_THAN_WORDS.search(rest)
     return len(rest.rstrip()) if words else 0
 
 
-def _is_whole(line: str, found: re.Match[str]) -> bool:
+def _is_whole(line: str, match: re.Match[str]) -> bool:
     """Return True if the line begins with the name."""
-    near = max(0, found.start() - _MOST_BEFORE)
-    breaks = [each.end() for each in _BREAK.finditer(line, near, found.start())]
-    if not found[2] or (near and not breaks):
+    near = max(0, match.start() - _MOST_BEFORE)
+    breaks = [each.end() for each in _BREAK.finditer(line, near, match.start())]
+    if not match[2] or (near and not breaks):
         return False
-    return bool(_BEFORE_NAME.fullmatch(line, breaks[-1] if breaks else 0, found.start()))
+    return bool(_BEFORE_NAME.fullmatch(line, breaks[-1] if breaks else 0, match.start()))
 
 
 # Lines: a value may stand in the next one
@@ -320,11 +320,11 @@ class _Before(NamedTuple):
     indent: int = 0
 
 
-def shown(given: Iterable[str], own: bool = False) -> tuple[str, ...]:
+def shown(lines: Iterable[str], own: bool = False) -> tuple[str, ...]:
     """Return lines with their secrets hidden; lines without secrets are unchanged. own: the lines are ranklaunch's own sentences, in which
     a word before a colon is a subject and no name of a secret."""
     result, before = [], _Before()
-    for line in given:
+    for line in lines:
         result.append(without_secrets(_continued(line, before) if before.name else line, own))
         before = _Before() if own else _left_open(line, result[-1], before)
     if any("PRIVATE KEY" in line for line in result):
@@ -344,9 +344,9 @@ def _left_open(line: str, shown: str, before: _Before) -> _Before:
 
 def _opened(line: str, end: str) -> _Before:
     """Return the name of a secret at the end of a line, or the name that is the whole line."""
-    found = _OPEN.search(end)
-    if found and forms.is_secret(found[1] or found[2]):
-        return _Before(found[1] or found[2], "block" if found[3] else "list" if found[2] else "alone", _indent(line))
+    match = _OPEN.search(end)
+    if match and forms.is_secret(match[1] or match[2]):
+        return _Before(match[1] or match[2], "block" if match[3] else "list" if match[2] else "alone", _indent(line))
     bare = _BARE.fullmatch(end) if len(line) <= _OPEN_WITHIN else None
     return _Before(bare[1], "beside") if bare and forms.is_secret(bare[1]) else _Before()
 
@@ -358,10 +358,10 @@ def _continued(line: str, before: _Before) -> str:
         return _alone(line, marked, before.name)
     if before.way == "block":
         return f"{line[: _indent(line)]}{HIDDEN}" if line.strip() and _is_within(line, before) else line
-    found = _BESIDE.match(marked)
-    if not found or not _is_told(before.name, found[2]):
+    match = _BESIDE.match(marked)
+    if not match or not _is_told(before.name, match[2]):
         return line
-    return f"{found[1]}{forms.hidden_as(found[2])}{marked[found.end() :]}"
+    return f"{match[1]}{forms.hidden_as(match[2])}{marked[match.end() :]}"
 
 
 def _is_told(name: str, value: str) -> bool:
@@ -380,8 +380,8 @@ def _is_within(line: str, before: _Before) -> bool:
 
 def _alone(line: str, marked: str, name: str) -> str:
     """Hide a line that consists of the value of this name."""
-    found = _ALONE.fullmatch(marked.rstrip("\\ "))
-    is_name = found and (found[2].endswith(":") or (name[0] == found[2][0] == "-"))
-    if not found or is_name or not _is_told(name, found[2]):
+    match = _ALONE.fullmatch(marked.rstrip("\\ "))
+    is_name = match and (match[2].endswith(":") or (name[0] == match[2][0] == "-"))
+    if not match or is_name or not _is_told(name, match[2]):
         return line
-    return f"{found[1]}{forms.hidden_as(found[2])}{found[3]}"
+    return f"{match[1]}{forms.hidden_as(match[2])}{match[3]}"

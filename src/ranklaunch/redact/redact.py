@@ -140,11 +140,11 @@ def _json(value: str) -> str | None:
     import json  # most environments have none
 
     try:
-        found = json.loads(value)
-        hidden = _members(found)
+        content = json.loads(value)
+        hidden = _members(content)
     except (ValueError, RecursionError):
         return None
-    return headers(url(value)) if hidden == found else json.dumps(hidden, separators=(",", ":"))
+    return headers(url(value)) if hidden == content else json.dumps(hidden, separators=(",", ":"))
 
 
 def _of_line(value: str) -> str:
@@ -168,14 +168,14 @@ def _may_be_secret(name: str) -> bool:
     return bool(re.search(_OF_VALUES, name)) or is_secret(name)
 
 
-def _members(found: Any) -> Any:
-    if isinstance(found, dict):
-        beside = next((found[name] for name in ("name", "key") if isinstance(found.get(name), str)), "")
-        return {name: _of_member(beside if name == "value" and beside else name, each) for name, each in found.items()}
-    if isinstance(found, list):
-        texts = all(isinstance(each, str) for each in found)
-        return list(argv(found)) if texts else [_members(each) for each in found]
-    return _inside(found) if isinstance(found, str) else found
+def _members(content: Any) -> Any:
+    if isinstance(content, dict):
+        beside = next((content[name] for name in ("name", "key") if isinstance(content.get(name), str)), "")
+        return {name: _of_member(beside if name == "value" and beside else name, each) for name, each in content.items()}
+    if isinstance(content, list):
+        texts = all(isinstance(each, str) for each in content)
+        return list(argv(content)) if texts else [_members(each) for each in content]
+    return _inside(content) if isinstance(content, str) else content
 
 
 def _of_member(name: str, value: Any) -> Any:
@@ -183,9 +183,9 @@ def _of_member(name: str, value: Any) -> Any:
     return _texts_hidden(value) if is_secret(name) else _members(value)
 
 
-def _texts_hidden(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {name: _texts_hidden(each) for name, each in found.items()}
-    if isinstance(found, list):
-        return [_texts_hidden(each) for each in found]
-    return HIDDEN if isinstance(found, str) else found
+def _texts_hidden(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _texts_hidden(each) for name, each in content.items()}
+    if isinstance(content, list):
+        return [_texts_hidden(each) for each in content]
+    return HIDDEN if isinstance(content, str) else content

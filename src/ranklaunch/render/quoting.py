@@ -1,4 +1,5 @@
-"""How a value stands in a file of some syntax, so that it means itself whatever it holds; or a refusal, where the syntax cannot say it."""
+"""Quoting of values for a file of some syntax, so any value keeps its meaning; or a refusal, if the syntax cannot express
+the value."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from types import MappingProxyType
 
 
 class Quoted(str):
-    """Text that is right for the file that it goes into."""
+    """Text in the right form for its target file."""
 
     __slots__ = ()
 
@@ -21,8 +22,8 @@ def hostfile(value: object) -> Quoted:
 
 
 def sshd(value: object) -> Quoted:
-    """One argument in a configuration file of OpenSSH (ssh_config(5), sshd_config(5)): between quotes, in which it knows no escapes,
-    so that neither quotes, line ends nor its tokens (%h, ${HOME}) can be said."""
+    """Quote one argument for a configuration file of OpenSSH (ssh_config(5), sshd_config(5)). Its quotes know no escapes, so
+    quotes, line ends and its tokens (%h, ${HOME}) cannot be expressed."""
     text = _plain(value, r"[^\"'\\%$\x00-\x1f\x7f]*", "OpenSSH's configuration")
     return Quoted(f'"{text}"') if re.search(r"[\s#=,]", text) or not text else text
 
@@ -45,7 +46,7 @@ def pretty(value: object) -> Quoted:
 def yaml(value: object) -> Quoted:
     """Any value, as JSON but for the characters beyond 16 bits, which YAML does not know as pairs of escapes."""
     text = json.dumps(value, ensure_ascii=False)
-    return Quoted(re.sub(r"[^\x20-\x7e]", lambda found: _escaped(ord(found[0])), text))
+    return Quoted(re.sub(r"[^\x20-\x7e]", lambda match: _escaped(ord(match[0])), text))
 
 
 def _escaped(code: int) -> str:

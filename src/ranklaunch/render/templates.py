@@ -1,8 +1,8 @@
-"""Command templates read like the command line that a person would type, and become an argv.
+"""Command templates, similar to a typed command line, and turned into an argv.
 
-Every `{{ value }}` of a command template is replaced by a mark before the text is split into words and put in afterwards, so a
-value stays one word (or a part of the word it stands in) whatever it holds: spaces, quotes, $, newlines. No shell ever sees it.
-A list becomes several words and must therefore stand alone.
+Every `{{ value }}` of a command template is replaced by a mark before the text is split into words, and put in afterwards. So a value
+stays one word (or a part of a word) with any content: spaces, quotes, $, newlines. No shell ever sees the value. A list becomes
+several words and must therefore stand alone.
 """
 
 from __future__ import annotations
@@ -385,9 +385,9 @@ def _value(path: str, values: Mapping[str, object]) -> object:
 
 @functools.lru_cache(maxsize=16)
 def parse(source: str) -> Pieces:
-    """Split a template into text and tags, without the white space that Jinja drops (trim_blocks, lstrip_blocks).
+    """Split a template into text and tags, without white space dropped by Jinja (trim_blocks, lstrip_blocks).
 
-    Dropped: white space before a block or a comment that begins its line, and the newline after it. The newline after
+    Dropped: white space before a block or a comment at the start of its line, and the newline afterwards. The newline after
     an include stays. Raises NotSimple.
     """
     if "\r" in source or len(source) > _LONGEST:

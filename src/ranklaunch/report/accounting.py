@@ -1,5 +1,5 @@
-"""Where the time went. Each attempt's time is one line with layers on it, and what is seen from above is what counts: so the buckets add up
-to the wall time, whatever was seen or not. Pure."""
+"""Account of the spent time. Each attempt's time is one line with layers, and only the view from above counts. So the
+buckets add up to the wall time, even for unseen time. Pure."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def of_attempt(spans: Sequence[Span], rounds: Sequence[Together], interruptions:
 
 def of_all(timelines: Iterable[Sequence[Span]], rounds: Sequence[Together], gaps: Sequence[Gap], interruptions: int) -> Accounting:
     spans = [span for each in timelines for span in each]
-    found = of_attempt(spans, rounds, interruptions, any(each.first_step is not None for each in rounds))
-    return replace(found, gaps_s=sum(gap.ended - gap.began for gap in gaps))
+    accounting = of_attempt(spans, rounds, interruptions, any(each.first_step is not None for each in rounds))
+    return replace(accounting, gaps_s=sum(gap.ended - gap.began for gap in gaps))
 
 
 def _slow_s(spans: Iterable[Span], rounds: Iterable[Together]) -> float:
@@ -88,14 +88,14 @@ def _slow_s(spans: Iterable[Span], rounds: Iterable[Together]) -> float:
 
 def _merged(spans: Iterable[Span]) -> list[Span]:
     """Return the times that any of the spans covers, each once."""
-    found: list[Span] = []
+    result: list[Span] = []
     for span in sorted(spans, key=lambda span: span.began):
-        last = found[-1] if found else None
+        last = result[-1] if result else None
         if last and span.began <= _end(last):
-            found[-1] = replace(last, ended=max(_end(last), _end(span)))
+            result[-1] = replace(last, ended=max(_end(last), _end(span)))
         else:
-            found.append(span)
-    return found
+            result.append(span)
+    return result
 
 
 def _overlap_s(one: Span, two: Span) -> float:

@@ -31,29 +31,29 @@ def report(top: str, read_at: float = 0.0) -> Report:
     reader = Reader(top)
     places = reader.places()
     jobs = sorted({place.job for place in places}, key=lambda job: reader.age(place for place in places if place.job == job))
-    found = list(_gathered(reader, [place for place in places if place.job == jobs[-1]]))
-    if not any(_tells(left) for each in found for _, left in each.every):
+    gathered = list(_gathered(reader, [place for place in places if place.job == jobs[-1]]))
+    if not any(_tells(left) for each in gathered for _, left in each.every):
         msg = f"{reader.top}: nothing of the job can be read"
         raise ConfigError((msg, *reader.troubles))
-    job, differences = _planned(found)
-    made = _attempts(reader, found, job)
+    job, differences = _planned(gathered)
+    made = _attempts(reader, gathered, job)
     last = _deciding(made)
-    _note_other_names(reader, found)
+    _note_other_names(reader, gathered)
     gaps = tuple(Gap(one.number, one.ended, two.began) for one, two in zip(made, made[1:]) if two.began > one.ended)
-    together = [each for one in found for each in one.together]
+    together = [each for one in gathered for each in one.together]
     return Report(
         reader.top, job, last.outcome, last.exit_code, last.reason, last.culprit, min(each.began for each in made),
         max(each.ended for each in made), tuple(made), gaps,
         accounting.of_all([each.timeline for each in made], together, gaps, sum(_interruptions(each, each is last) for each in made)),
         differences=differences, tails=tuple(_tails(reader, last)), troubles=tuple(reader.troubles),
         other_jobs=tuple(folders.job("", each) for each in jobs[:-1]),
-        exceptions=_exceptions(reader, next(each for each in found if each.number == last.number)), read_at=read_at,
+        exceptions=_exceptions(reader, next(each for each in gathered if each.number == last.number)), read_at=read_at,
     )  # fmt: skip
 
 
-def _note_other_names(reader: Reader, found: Sequence[Gathered]) -> None:
+def _note_other_names(reader: Reader, gathered: Sequence[Gathered]) -> None:
     """Note attempts that may be of another job: nothing but the name in their plans shows that."""
-    named = {each.number: name for each in found if (name := next((_job_name(left) for _, left in each.every if left.plan), ""))}
+    named = {each.number: name for each in gathered if (name := next((_job_name(left) for _, left in each.every if left.plan), ""))}
     others = [number for number in named if named[number] != named[max(named)]]
     if others:
         numbers = f"{', '.join(map(str, others[:8]))}{' and more' if len(others) > 8 else ''}"
@@ -66,9 +66,9 @@ def _job_name(left: Left) -> str:
     return verdicts.job([left.plan]).name
 
 
-def _planned(found: Sequence[Gathered]) -> tuple[Job, tuple[Difference, ...]]:
+def _planned(gathered: Sequence[Gathered]) -> tuple[Job, tuple[Difference, ...]]:
     """Return the job by its plans, and how the plans of the last start of several nodes differ: another start's may differ."""
-    by_round = [{node: left.plan for node, left in lefts.items() if left.plan} for each in found for lefts in each.lefts.values()]
+    by_round = [{node: left.plan for node, left in lefts.items() if left.plan} for each in gathered for lefts in each.lefts.values()]
     plans = {node: plan for each in by_round for node, plan in each.items()}
     compared = [each for each in by_round if len(each) > 1][-1:]
     return verdicts.job(plans[node] for node in sorted(plans)), tuple(each for one in compared for each in verdicts.differences(one))
@@ -110,8 +110,9 @@ def _gathered(reader: Reader, places: Sequence[Place]) -> Iterator[Gathered]:
 
 
 def _of_no_node(reader: Reader, early: Sequence[Left], others: Sequence[Left]) -> Iterator[Gathered]:
-    """Starts that failed before there was a plan, when nobody knew yet which node it was. They have numbers of their own: one that came
-    after all others is the last attempt; of others no more than that is said."""
+    """Yield starts that failed before there was a plan, when the index of the node was still unknown. Such starts have numbers of their
+    own:
+    one after all other starts is the last attempt; the rest are only reported as troubles."""
     newest = max((_ended(left) for left in others), default=0.0)
     for left in early:
         if _ended(left) <= newest:
@@ -140,8 +141,8 @@ def _tell(reader: Reader, left: Left) -> None:
 
 
 def _with_nodes(reader: Reader, lefts: Sequence[Left]) -> Iterator[tuple[int, Left]]:
-    """The node of each, by the name of its folder, else by its plan; of two that say the same, or of one that says nothing, the next number
-    that nobody has."""
+    """Yield the node of each, by the name of its folder, else by its plan. A repeated or missing number is replaced by the next free
+    number."""
     nodes: dict[str, int] = {}
     for left in lefts:
         place = left.place
@@ -156,15 +157,15 @@ def _with_nodes(reader: Reader, lefts: Sequence[Left]) -> Iterator[tuple[int, Le
         yield nodes[place.path], left
 
 
-def _attempts(reader: Reader, found: Sequence[Gathered], job: Job) -> list[Attempt]:
-    steps_seen = any(each.first_step is not None for one in found for each in one.together)
+def _attempts(reader: Reader, gathered: Sequence[Gathered], job: Job) -> list[Attempt]:
+    steps_seen = any(each.first_step is not None for one in gathered for each in one.together)
     ranks = max(
-        1, job.world_size, *(sum(len(left.events.steps) for left in lefts.values()) for one in found for lefts in one.lefts.values())
+        1, job.world_size, *(sum(len(left.events.steps) for left in lefts.values()) for one in gathered for lefts in one.lefts.values())
     )
-    most = max(LEAST_SEEN, min(MOST_STEPS, MOST_SEEN // ranks // max(1, sum(len(one.together) for one in found))))
+    most = max(LEAST_SEEN, min(MOST_STEPS, MOST_SEEN // ranks // max(1, sum(len(one.together) for one in gathered))))
     made: list[Attempt] = []
-    for i, one in enumerate(found):
-        best = rounds.best_of(each for before in found[:i] for each in before.together)
+    for i, one in enumerate(gathered):
+        best = rounds.best_of(each for before in gathered[:i] for each in before.together)
         made.append(_attempt(reader, one, job, best, steps_seen, most, after=made[-1].ended if made else 0.0))
     return made
 
@@ -195,18 +196,18 @@ def _interruptions(attempt: Attempt, is_last: bool) -> int:
 
 
 def _known(reader: Reader, evidence: Iterable[Evidence]) -> list[Known]:
-    """Return where each rank was, by what was taken last on its node: when it was asked, or else when SIGABRT ended it."""
+    """Return each rank's place in the code, by the latest evidence of its node: at a request, or else at its end by SIGABRT."""
     newest: dict[int, Evidence] = {each.node: each for each in evidence}
     known: list[Known] = []
     for node, each in sorted(newest.items()):
         summary = reader.json_of(os.path.join(each.folder, "summary.json")) if "summary.json" in each.files else None
-        found = {rank: Known(rank, node, state, stack=stack, call=call) for rank, state, stack, call in verdicts.stacks_of(summary)}
+        by_rank = {rank: Known(rank, node, state, stack=stack, call=call) for rank, state, stack, call in verdicts.stacks_of(summary)}
         for name, file in ((name, _ABORTED.fullmatch(name)) for name in each.files):
             rank = int(file[1]) if file else -1
-            if file and not (rank in found and found[rank].stack):
+            if file and not (rank in by_rank and by_rank[rank].stack):
                 text = "\n".join(reader.tail(os.path.join(each.folder, name)))
-                found[rank] = Known(rank, node, stack="\n".join(map(stacks.line, stacks.main(text))))
-        known += found.values()
+                by_rank[rank] = Known(rank, node, stack="\n".join(map(stacks.line, stacks.main(text))))
+        known += by_rank.values()
     return known
 
 
@@ -221,8 +222,8 @@ def _with_suspects(hangs: tuple[Hang, ...], known: Sequence[Known]) -> tuple[Han
     """Name suspects of the last hang by stacks that only its end has brought."""
     if not hangs or hangs[-1].suspects or not hangs[-1].signals or hangs[-1].what != model.STILL:
         return hangs
-    found = tuple(model.Suspect(each.rank, each.node, each.why, each.file) for each in suspicion.suspects(known))
-    return (*hangs[:-1], replace(hangs[-1], suspects=found))
+    suspects = tuple(model.Suspect(each.rank, each.node, each.why, each.file) for each in suspicion.suspects(known))
+    return (*hangs[:-1], replace(hangs[-1], suspects=suspects))
 
 
 def _tails(reader: Reader, last: Attempt) -> Iterator[Tail]:

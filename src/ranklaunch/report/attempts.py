@@ -60,53 +60,54 @@ def _restarts(verdict: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {number: each for each in every if (number := checked.field("round", each)) is not None}
 
 
-def verdicts_of(found: Gathered) -> list[Mapping[str, Any]]:
+def verdicts_of(gathered: Gathered) -> list[Mapping[str, Any]]:
     """Of all nodes, of which each has one at most: the attempt's."""
-    local = {node: left.verdict for node, left in found.every if left.verdict}
+    local = {node: left.verdict for node, left in gathered.every if left.verdict}
     return [local[node] for node in sorted(local)]
 
 
-def verdict_of(found: Gathered) -> Mapping[str, Any]:
+def verdict_of(gathered: Gathered) -> Mapping[str, Any]:
     """Return the verdict of the first node that has one: the job is the same in all of them, unless a node had succeeded and left before
     others ended otherwise."""
-    every = verdicts_of(found)
+    every = verdicts_of(gathered)
     return next((each for each in every if each.get("outcome") != model.SUCCEEDED), every[0] if every else NOTHING)
 
 
-def begun(found: Gathered) -> float | None:
-    known = [each.began for each in found.together if each.began is not None]
-    return min(known or (at for _, at in _by_verdicts(found, "started")), default=None)
+def begun(gathered: Gathered) -> float | None:
+    known = [each.began for each in gathered.together if each.began is not None]
+    return min(known or (at for _, at in _by_verdicts(gathered, "started")), default=None)
 
 
-def first_sign(found: Gathered) -> float:
+def first_sign(gathered: Gathered) -> float:
     """Of ranklaunch itself, in its container."""
-    return min((left.events.first for _, left in found.every if left.events.first), default=begun(found) or 0.0)
+    return min((left.events.first for _, left in gathered.every if left.events.first), default=begun(gathered) or 0.0)
 
 
-def ended(found: Gathered) -> float | None:
-    """The last that anybody tells of it. A verdict counts of a node without an end: one that was killed, by those that remained."""
-    signs = [each.sign for each in found.together if each.sign is not None]
-    known = {node for node, left in found.every if left.events.one("end")}  # by a clock that nobody sets
-    later = (at for node, at in _by_verdicts(found, "ended") if node not in known)
+def ended(gathered: Gathered) -> float | None:
+    """Return the time of the last sign by anybody. For a node without an end, verdicts count: for a killed node, those of the remaining
+    nodes."""
+    signs = [each.sign for each in gathered.together if each.sign is not None]
+    known = {node for node, left in gathered.every if left.events.one("end")}  # by a clock that nobody sets
+    later = (at for node, at in _by_verdicts(gathered, "ended") if node not in known)
     return max((*signs, *(at for at in later if not signs or at > max(signs) + 1)), default=None)
 
 
-def _by_verdicts(found: Gathered, name: str) -> Iterator[tuple[int, float]]:
-    for node, left in found.every:
+def _by_verdicts(gathered: Gathered, name: str) -> Iterator[tuple[int, float]]:
+    for node, left in gathered.every:
         at = checked.time(left.verdict.get(name))
         if at is not None:
-            yield node, at + found.shift[node]
+            yield node, at + gathered.shift[node]
 
 
-def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
-    last, judged = max(found.lefts, default=0), verdict_of(found)
+def rounds_of(gathered: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
+    last, judged = max(gathered.lefts, default=0), verdict_of(gathered)
     restarts = _restarts(judged)
-    together = {each.number: each for each in found.together}
+    together = {each.number: each for each in gathered.together}
     for number in sorted({*together, *restarts}):
-        lefts = found.lefts.get(number, {})
+        lefts = gathered.lefts.get(number, {})
         verdict = judged if number == last else next((left.round for left in lefts.values() if left.round), NOTHING)
         again = checked.mapping(verdict.get("restart")) or restarts.get(number, NOTHING)
-        known = tuple(_on_nodes(found, number, job, most_steps)) if lefts else ()
+        known = tuple(_on_nodes(gathered, number, job, most_steps)) if lefts else ()
         made = _round(together.get(number, Together(number)), verdict, again, known, followed=number != last)
         is_unread = not (verdict or made.reason or made.outcome == model.SUCCEEDED) and any(left.unread for left in lefts.values())
         yield replace(made, reason=UNREAD_VERDICT) if is_unread else made
@@ -133,34 +134,34 @@ def log_of(rank: int | None, node: int, name: str, known: Iterable[OnNode]) -> s
     return next((each.log for each in processes if each.log and (each.rank == rank if rank is not None else each.name == name)), "")
 
 
-def _on_nodes(found: Gathered, number: int, job: Job, most_steps: int) -> Iterator[OnNode]:
-    lefts, hosts = found.lefts[number], {node.index: node.host for node in job.nodes}
-    unread = {node for node, left in found.every if left.unread}  # restarts of theirs are not seen
+def _on_nodes(gathered: Gathered, number: int, job: Job, most_steps: int) -> Iterator[OnNode]:
+    lefts, hosts = gathered.lefts[number], {node.index: node.host for node in job.nodes}
+    unread = {node for node, left in gathered.every if left.unread}  # restarts of theirs are not seen
     for node in sorted({*lefts, *hosts}):
         host = hosts.get(node, "")
         if node not in lefts:
             yield OnNode(node, host, "", UNREAD if node in unread else MISSING)
             continue
-        found_node = nodes.on_node(node, host, lefts[node], found.shift[node], most_steps)
+        on_node = nodes.on_node(node, host, lefts[node], gathered.shift[node], most_steps)
         sent = verdicts.sent((lefts[node].verdict or lefts[node].round).get("victims"))
-        processes = tuple(replace(each, sent=sent.get(each.name, "")) for each in found_node.processes) if sent else found_node.processes
-        yield replace(found_node, processes=processes)
+        processes = tuple(replace(each, sent=sent.get(each.name, "")) for each in on_node.processes) if sent else on_node.processes
+        yield replace(on_node, processes=processes)
 
 
-def missing(found: Gathered, job: Job) -> tuple[int, ...]:
-    there = {node for node, _ in found.every}
+def missing(gathered: Gathered, job: Job) -> tuple[int, ...]:
+    there = {node for node, _ in gathered.every}
     return tuple(node.index for node in job.nodes if node.index not in there)
 
 
-def hangs(found: Gathered, known: Sequence[OnNode]) -> tuple[Hang, ...]:
-    """Each that was suspected; the last with what the verdict says of it."""
+def hangs(gathered: Gathered, known: Sequence[OnNode]) -> tuple[Hang, ...]:
+    """Return each suspected hang; the last with the verdict's text about it."""
     alarms: list[Hang] = []
-    for span in sorted((span for each in found.together for span in each.stalls), key=lambda span: span.began):
+    for span in sorted((span for each in gathered.together for span in each.stalls), key=lambda span: span.began):
         if not alarms or span.began > (alarms[-1].ended or span.began):
             alarms.append(Hang(span.began, span.ended))
-    texts = {each["at"]: each["text"] for _, left in found.every for each in left.events.of("hang") if each["since"] is not None}
+    texts = {each["at"]: each["text"] for _, left in gathered.every for each in left.events.of("hang") if each["since"] is not None}
     alarms = [replace(hang, text=_text(hang, texts)) for hang in alarms]
-    last = verdicts.hang(verdict_of(found).get("hang"))
+    last = verdicts.hang(verdict_of(gathered).get("hang"))
     if last:
         suspects = tuple(replace(each, log=log_of(each.rank, each.node, "", known)) for each in last.suspects)
         text = alarms[-1].text if alarms else ""
@@ -175,14 +176,14 @@ def _text(hang: Hang, texts: Mapping[float, str]) -> str:
     return texts[max(within)] if within else ""
 
 
-def evidence(found: Gathered) -> tuple[Evidence, ...]:
+def evidence(gathered: Gathered) -> tuple[Evidence, ...]:
     every: list[Evidence] = []
-    for node, left in found.every:
+    for node, left in gathered.every:
         why = {each["number"]: each["why"] for each in left.events.of("evidence")}
         every += [Evidence(node, folder, files, why.get(int(os.path.basename(folder)), "")) for folder, files in left.evidence]
     return tuple(every[:MOST_EVIDENCE])
 
 
-def outcome(found: Gathered) -> Outcome:
-    last = found.together[-1].outcome if found.together else model.UNFINISHED
-    return checked.outcome(verdict_of(found).get("outcome")) or last
+def outcome(gathered: Gathered) -> Outcome:
+    last = gathered.together[-1].outcome if gathered.together else model.UNFINISHED
+    return checked.outcome(verdict_of(gathered).get("outcome")) or last

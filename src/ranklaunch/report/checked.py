@@ -45,8 +45,8 @@ def outcome(value: object) -> Outcome | None:
 
 def lines(values: object) -> tuple[str, ...]:
     """Return the last lines of what a process wrote."""
-    found = [value[:MOST_TEXT].encode(errors="replace").decode() for value in each_of(values) if isinstance(value, str)][-MOST_LINES:]
-    return tuple(map(showing.printable, shown(found)))
+    texts = [value[:MOST_TEXT].encode(errors="replace").decode() for value in each_of(values) if isinstance(value, str)][-MOST_LINES:]
+    return tuple(map(showing.printable, shown(texts)))
 
 
 def line(value: object) -> str:
@@ -63,21 +63,21 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
-        found = float(value)
+        finite = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return finite if math.isfinite(finite) else None
 
 
 def seconds(value: object) -> float | None:
     """Return a duration, of at most some months."""
-    found = number(value)
-    return found if found is not None and 0 <= found < 1e7 else None
+    duration = number(value)
+    return duration if duration is not None and 0 <= duration < 1e7 else None
 
 
 def _clock(value: object) -> float | None:
-    found = number(value)
-    return found if found is not None and abs(found) < MOST_CLOCK_S else None
+    at = number(value)
+    return at if at is not None and abs(at) < MOST_CLOCK_S else None
 
 
 def whole(value: object) -> int | None:
@@ -86,8 +86,8 @@ def whole(value: object) -> int | None:
 
 def index(value: object) -> int | None:
     """Number of a node, a rank, an attempt."""
-    found = whole(value)
-    return found if found is not None and 0 <= found < 1 << 20 else None
+    whole_number = whole(value)
+    return whole_number if whole_number is not None and 0 <= whole_number < 1 << 20 else None
 
 
 def is_true(value: object) -> bool:
@@ -107,8 +107,8 @@ def time(value: object) -> float | None:
     if not isinstance(value, str) or len(value) > 40:
         return None
     try:
-        found = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        seconds = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+        date = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        seconds = (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, OverflowError):
         return None
     return seconds if 0 <= seconds < _LAST else None

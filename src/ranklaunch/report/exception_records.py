@@ -13,11 +13,11 @@ MOST = 512
 Process = tuple[int, int, int]  # node, pid, start
 
 
-def of_records(found: Iterable[Record], shift: Mapping[int, float]) -> tuple[Raised, ...]:
+def of_records(records: Iterable[Record], shift: Mapping[int, float]) -> tuple[Raised, ...]:
     """Return exceptions in the order of time, those of launchers last: they raise because a rank has failed. shift: of clocks, by node."""
     starts: dict[Process, Record] = {}
     raised: list[Record] = []
-    for record in found:
+    for record in records:
         if record.kind in (RANK, LAUNCHER):
             starts[_process(record)] = record
         elif record.chain and len(raised) < MOST_RECORD_FILES:
@@ -41,10 +41,10 @@ def _raised(record: Record, start: Record | None, shift: float) -> Raised:
     )  # fmt: skip
 
 
-def alike(found: Iterable[Raised]) -> list[list[Raised]]:
+def alike(exceptions: Iterable[Raised]) -> list[list[Raised]]:
     """Group exceptions that are equal but for rank and time; each group in order of time."""
     groups: dict[tuple[object, ...], list[Raised]] = {}
-    for each in found:
+    for each in exceptions:
         alone = () if each.rank is not None else (each.node, each.pid)
         groups.setdefault((each.text, each.cause, each.where, each.thread, each.launcher, alone), []).append(each)
     return list(groups.values())

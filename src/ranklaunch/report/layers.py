@@ -1,6 +1,6 @@
-"""A line of time on which layers lie over each other: what is seen from above are spans that follow each other without a gap. Pure.
+"""Time line with layers on top of each other: seen from above, spans follow each other without a gap. Pure.
 
-So the spans' seconds add up to the whole line, whatever lies on it.
+So the spans' seconds add up to the whole line, with any layers.
 """
 
 from __future__ import annotations

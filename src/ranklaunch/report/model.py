@@ -1,7 +1,7 @@
-"""What a report knows: values that each format shows in its own way.
+"""Content of a report: values shown by each format in its own way.
 
-Times are seconds since 1970 by node 0's clock, None where nothing tells them. Texts of processes and of other machines are fit to be
-shown: secrets are hidden and control characters are escapes; whoever makes HTML has to escape them for that.
+Times are seconds since 1970 by node 0's clock, None if unknown. Texts of processes and of other machines are fit to be
+shown: secrets are hidden and control characters are escapes. Makers of HTML still have to escape them.
 """
 
 from __future__ import annotations
@@ -86,9 +86,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Also of another process that failed by itself. rank: None for a launcher or a preparing step. time: as the verdict has it.
-    last_lines: of the verdict. meaning: what its end says where its words say nothing. log: the path of its log, relative to the report's
-    folder, "" where it is not there."""
+    """Also of another process that failed by itself. rank: None for a launcher or a preparing step. time: from the verdict. last_lines:
+    of
+    the verdict. meaning: meaning of its end, if its output says nothing. log: the path of its log, relative to the report's folder, "" if
+    missing."""
 
     name: str
     node: int
@@ -118,10 +119,11 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception that a process wrote down of itself when nobody caught it; it explains an end only together with the exit code. rank:
-    null for a helper, a child of multiprocessing or a launcher. at: when it was raised. where: main, thread, or process for a child of
-    multiprocessing. thread: its name, "" for the main thread. launcher: name of the launcher that raised it, "" for none. text: type,
-    message and place. cause: the exception that caused it, or that was being handled, "" for none."""
+    """An exception recorded by its own process; an exit code must confirm the record. rank: null for a helper, a child of multiprocessing
+    or
+    a launcher. at: time of the raise. where: main, thread, or process for a child of multiprocessing. thread: its name, "" for the main
+    thread. launcher: name of the raising launcher, "" for none. text: type, message and place. cause: the exception that caused this one,
+    or was in handling at the time, "" for none."""
 
     node: int
     rank: int | None
@@ -146,7 +148,8 @@ class Stacks:
 
 @dataclass(frozen=True)
 class Hang:
-    """An alarm. since: when the last thing moved. ended: when it moved again, None where it did not. signals: what did not move."""
+    """Hang alarm. since: time of the last movement. ended: time of the next movement, None without one. signals: the parts without
+    movement."""
 
     since: float | None
     ended: float | None = None
@@ -172,9 +175,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Process:
-    """A rank, or another process that was started: rank is None then. began, first_output, ended: None where nothing tells. steps: thinned,
-    the first and the last among them. step_s: seconds of one step, on average. log: relative to the report's folder, "" where there is
-    none. sent: the last signal of the stop that ended it, "" for none."""
+    """Rank, or another started process: rank is None then. began, first_output, ended: None if unknown. steps: thinned, with
+    the first and the last. step_s: seconds of one step, on average. log: relative to the report's folder, "" for none.
+    sent: last signal of the stop that ended the process, "" for none."""
 
     name: str
     rank: int | None
@@ -194,9 +197,10 @@ class Process:
 
 @dataclass(frozen=True)
 class OnNode:
-    """One node in one round. host: "" where nothing tells. folder: relative to the report's. state: ended; unfinished where its events stop
-    before the end; missing where it left nothing; unread where what it left cannot be read. clock_s: what was added to its own clock to
-    have node 0's. troubles: such as a log that could not be written."""
+    """One node in one round. host: "" if unknown. folder: relative to the report's. state: ended; unfinished if its events stop before
+    the
+    end; missing if the node left nothing; unread if its files cannot be read. clock_s: correction of its own clock to node 0's. troubles:
+    such as a log that could not be written."""
 
     node: int
     host: str
@@ -213,10 +217,10 @@ class OnNode:
 
 @dataclass(frozen=True)
 class Round:
-    """From one start of all ranks to their end; the first has the number 0. outcome: unfinished where nothing tells how it ended.
-    late: who was last at the muster, in words; last: the node that was, None where nothing tells. decision: what followed it, and why.
-    failed: when what decided came. best: the highest step (epoch, step) that was seen. output: how many bytes all ranks had written by
-    when, at equal times."""
+    """Time from one start of all ranks to their end; the first has the number 0. outcome: unfinished if no record has its end. late: last
+    at
+    the muster, in words; last: this node, None if unknown. decision: the next step, and its reason. failed: time of the deciding failure.
+    best: the highest seen step (epoch, step). output: bytes written by all ranks up to a time, at equal times."""
 
     number: int
     outcome: Outcome = UNFINISHED
@@ -260,10 +264,10 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Accounting:
-    """wall_s: the sum of the buckets, so without what lies between attempts: gaps_s, which is the platform's. goodput: productive of the
-    wall time, None where no steps were seen. time_to_recover_s: of each interruption that training came back from, from the failure to the
-    next first step, gaps included. interruptions: rounds that ended in a failure or a stop. slow_s: part of the productive and repeated
-    time in which the job was slow."""
+    """wall_s: the sum of the buckets, so without the time between attempts: gaps_s, the platform's part. goodput: productive share of the
+    wall time, None if no steps were seen. time_to_recover_s: of each interruption with training afterwards, from the failure to the next
+    first step, gaps included. interruptions: rounds with a failure or a stop as their end. slow_s: part of the productive and repeated
+    time during a slow phase of the job."""
 
     wall_s: float
     buckets: Buckets
@@ -287,9 +291,9 @@ class Gap:
 
 @dataclass(frozen=True)
 class Attempt:
-    """outcome, exit_code, reason, culprit and what follows: of its end. timeline: the job's time, span by span, each of the kind of a
-    bucket's name; they follow each other without a gap. missing: nodes that left nothing. stop: what a stop request did, as verdict.json
-    has it, in words. because: rules that decided, in their order, each with the thing that it saw."""
+    """outcome, exit_code, reason, culprit, failures and notes: of its end. timeline: the job's time, span by span, each of the kind of a
+    bucket's name; the spans follow each other without a gap. missing: nodes that left nothing. stop: effects of a stop request, in words,
+    from verdict.json. because: the deciding rules, in their order, each with its finding."""
 
     number: int
     outcome: Outcome
@@ -324,7 +328,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that is not the same on all nodes: its value, and the nodes that have it."""
+    """Fact with different values on the nodes: each value, and the nodes with this value."""
 
     name: str
     values: tuple[tuple[str, tuple[int, ...]], ...]
@@ -358,10 +362,11 @@ class Tail:
 
 @dataclass(frozen=True)
 class Report:
-    """What happened in a job. Times are seconds since 1970 by node 0's clock. folder: what was looked at. outcome, exit_code, reason,
-    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter.
-    troubles: what could not be read, and what was left out. other_jobs: folders of other jobs below the same one. exceptions: of the last
-    round, on all nodes. read_at: when the report was made, 0 where that is left out."""
+    """Course of a job. Times are seconds since 1970 by node 0's clock. folder: path of the read folder. outcome, exit_code, reason,
+    culprit:
+    of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of relevant logs. troubles:
+    unreadable and omitted parts. other_jobs: folders of other jobs below the same one. exceptions: of the last round, on all nodes.
+    read_at: time of the report, 0 if left out."""
 
     folder: str
     job: Job

@@ -55,10 +55,10 @@ class Thinned:
 class NodeEvents:
     """Events of one node in one round: feed() each line, then finish().
 
-    first, last: times of the first and the last event. starts: how many wrote into the file; the last one counts. spoilt: lines that are no
-    events. steps: of each rank. Times are by this node's own clock until move(): the wall's at the first line, and the monotonic one from
-    there. before: events of an earlier round of the same supervisor, whose first line counts then: the wall's clock may have been set in
-    between.
+    first, last: times of the first and the last event. starts: number of writers to the file; the last one counts. spoilt: lines that are
+    no events. steps: of each rank. Times are by this node's own clock until move(): the wall's at the first line, and the monotonic one
+    from there. before: events of an earlier round of the same supervisor. Its first line counts then: the wall's clock may have been set
+    in between.
     """
 
     def __init__(self, before: NodeEvents | None = None) -> None:
@@ -165,8 +165,8 @@ class NodeEvents:
 
     def one(self, event: str) -> Line:
         """Return an event that comes once: the first one of a decision, the last one of others; an empty one for none."""
-        found = self.of(event)
-        return NOTHING if not found else found[0] if event in ("failing", "ending") else found[-1]
+        events = self.of(event)
+        return NOTHING if not events else events[0] if event in ("failing", "ending") else events[-1]
 
     @property
     def late(self) -> str:

@@ -1,5 +1,5 @@
-"""From a folder to what was left in it: which folders are of which node, attempt and restart, their plans, verdicts and events, and the
-last lines of logs. Whatever stands there, nothing waits for it, and memory and time are bounded.
+"""Reader of a folder's files: folders by node, attempt and restart, their plans, verdicts and events, and the last lines of logs.
+Nothing waits for any content, and memory and time are bounded.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Left:
 
 
 class Reader:
-    """top: the folder that was named, or a file in it, or a verdict by any name. troubles: what was left out, and why."""
+    """top: the named folder, or a file in it, or a verdict by any name. troubles: omitted parts, and the reasons."""
 
     def __init__(self, top: str) -> None:
         self.top = disk.absolute(top)
@@ -103,16 +103,16 @@ class Reader:
             self._open_file()
             return [self._top()]
         is_one = bool(_ATTEMPT.fullmatch(os.path.basename(self.top)))
-        found = [] if is_one else [Place(os.path.join(self.top, below), below, *_numbers(below.split("/"))) for below in self._found()]
-        if not found and self._is_ours(self.top):
-            found = [self._top()]
-        if not found:
+        places = [] if is_one else [Place(os.path.join(self.top, below), below, *_numbers(below.split("/"))) for below in self._found()]
+        if not places and self._is_ours(self.top):
+            places = [self._top()]
+        if not places:
             raise ConfigError(list(self._nothing()))
-        tried = [place.path for place in found if os.path.lexists(os.path.join(place.path, folders.COMMAND))]
+        tried = [place.path for place in places if os.path.lexists(os.path.join(place.path, folders.COMMAND))]
         if len(tried) > 1:
             msg = f"{self.top}: experiments of a search, each a job of its own; name one of them, such as {tried[0]}"
             raise ConfigError(msg)
-        return sorted(found, key=lambda place: (place.job, place.attempt or 0, -1 if place.node is None else place.node, place.below))
+        return sorted(places, key=lambda place: (place.job, place.attempt or 0, -1 if place.node is None else place.node, place.below))
 
     def _top(self) -> Place:
         return Place(self.top, "", *_numbers(self.top.split("/")[-3:]))
@@ -145,7 +145,7 @@ class Reader:
         names = self._names(place.below) if self._verdict == folders.VERDICT else [self._verdict]
         left = self._left(place, 0, place.below, names, None)
         yield left
-        for number, name in sorted((int(found[1]), found[0]) for found in map(_RESTART.fullmatch, names or ()) if found):
+        for number, name in sorted((int(match[1]), match[0]) for match in map(_RESTART.fullmatch, names or ()) if match):
             below = os.path.join(place.below, name)
             left = self._left(place, number, below, self._names(below), left.events)
             yield left

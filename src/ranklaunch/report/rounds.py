@@ -23,8 +23,8 @@ _EARLIEST = ("began", "first_output", "first_step", "failed")  # times of a roun
 
 @dataclass(frozen=True)
 class Together(Round):
-    """A round by the events of its nodes alone. sign: the last thing that any node tells. steps: of each rank. lost_node: some nodes that
-    tell of it do not tell of its end, and others do."""
+    """Round, by the events of its nodes alone. sign: last event of any node. steps: of each rank. lost_node: some nodes report
+    the round but not its end, and other nodes report both."""
 
     sign: float | None = None
     last_step: float | None = None
@@ -41,12 +41,12 @@ def shifts(lefts: Mapping[int, Sequence[Left]]) -> dict[int, float]:
     every = {node: [left.events for left in each] for node, each in lefts.items()}
     released = {node: first(each.one("released").get("at") for each in events) for node, events in every.items()}
     at = first(released[node] for node in sorted(released))
-    found = {}
+    result = {}
     for node, events in every.items():
         measured, here = first(each.clock_s for each in events), released[node]
         apart = at - here if at is not None and here is not None else 0.0
-        found[node] = measured if measured is not None else apart if abs(apart) > MOST_CLOCK_S else 0.0
-    return found
+        result[node] = measured if measured is not None else apart if abs(apart) > MOST_CLOCK_S else 0.0
+    return result
 
 
 def first(times: Iterable[float | None]) -> float | None:
@@ -115,8 +115,8 @@ def _last(lefts: Mapping[int, Left]) -> int | None:
 
 
 def regained(round_: Together, before: Place | None) -> float | None:
-    """When training stood again where it had been; None where it never did. The time of a step that nobody has seen lies between those of
-    its neighbours."""
+    """Return when training reached its earlier place again; None if never. The time of an unseen step lies between the times
+    of its neighbours."""
     if before is None:
         return round_.first_step
     return _least(_reached(steps, before) for steps in round_.steps)

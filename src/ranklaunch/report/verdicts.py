@@ -29,10 +29,10 @@ def culprit(value: object) -> Culprit | None:
     if field("node", data) is None:
         return None
     error = filled(KnownError, mapping(data.get("error")))
-    found = filled(Culprit, data, "meaning", "log", error=error if error.name else None)
-    if found.error and found.out_of_memory:  # whatever its words are about
-        found = replace(found, error=replace(error, meaning="", remedy="", retry=""))
-    return found if found.error and not found.out_of_memory else replace(found, meaning=_meaning(found))
+    read = filled(Culprit, data, "meaning", "log", error=error if error.name else None)
+    if read.error and read.out_of_memory:  # whatever its words are about
+        read = replace(read, error=replace(error, meaning="", remedy="", retry=""))
+    return read if read.error and not read.out_of_memory else replace(read, meaning=_meaning(read))
 
 
 def culprits(value: object) -> Iterator[Culprit]:
@@ -41,12 +41,12 @@ def culprits(value: object) -> Iterator[Culprit]:
 
 def sent(victims: object) -> dict[str, str]:
     """Return the last signal that each process was sent when the others were ended, by name."""
-    found = map(checked.mapping, checked.each_of(victims)[:MOST_NODES])
-    return {checked.text(each.get("name"), 120): checked.text(each.get("signal"), 40) for each in found}
+    signalled = map(checked.mapping, checked.each_of(victims)[:MOST_NODES])
+    return {checked.text(each.get("name"), 120): checked.text(each.get("signal"), 40) for each in signalled}
 
 
-def _meaning(found: Culprit) -> str:
-    return blame.meaning(Judged(0, None, None, found.exit_code or 0, found.signal or None, found.out_of_memory, ()))
+def _meaning(culprit: Culprit) -> str:
+    return blame.meaning(Judged(0, None, None, culprit.exit_code or 0, culprit.signal or None, culprit.out_of_memory, ()))
 
 
 def because(value: object) -> tuple[str, ...]:
@@ -57,8 +57,8 @@ def because(value: object) -> tuple[str, ...]:
 
 def hang(value: object) -> Hang | None:
     """The alarm that stood at the end."""
-    found = mapping(value)
-    return filled(Hang, found, "ended", "text", suspects=tuple(_suspects(found.get("suspects")))) if found else None
+    content = mapping(value)
+    return filled(Hang, content, "ended", "text", suspects=tuple(_suspects(content.get("suspects")))) if content else None
 
 
 def _suspects(value: object) -> Iterator[Suspect]:
@@ -69,8 +69,8 @@ def _suspects(value: object) -> Iterator[Suspect]:
 
 
 def suspect_host(value: object) -> SuspectHost | None:
-    found = filled(SuspectHost, mapping(value))
-    return found if found.host and found.node is not None else None
+    host = filled(SuspectHost, mapping(value))
+    return host if host.host and host.node is not None else None
 
 
 def stop(values: Iterable[object]) -> str:
@@ -118,12 +118,12 @@ def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...
     """Of what nodes compare when they meet. plans: by node. One that starts no ranks, as under mpirun all but node 0, says less."""
     starts = {node for node, plan in plans.items() if plan.get("processes") != []}
     facts = {node: each for node, plan in plans.items() if (each := mapping(mapping(plan.get("muster")).get("facts")))}
-    found = []
+    differing = []
     for name in sorted({name for each in facts.values() for name in each}):
         values = _by_value({node: each.get(name) for node, each in facts.items() if name in each or node in starts})
         if len(values) > 1:
-            found.append(Difference(checked.text(name, 80), values[:16]))
-    return tuple(found[:MOST_DIFFERENCES])
+            differing.append(Difference(checked.text(name, 80), values[:16]))
+    return tuple(differing[:MOST_DIFFERENCES])
 
 
 def _by_value(values: Mapping[int, object]) -> tuple[tuple[str, tuple[int, ...]], ...]:

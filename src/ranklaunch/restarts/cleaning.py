@@ -78,16 +78,17 @@ def remove(left: Held) -> list[str]:
     """Remove files of dead processes, and return their paths: files that only dead processes had open, and files with one of their pids in
     the name. A file that is older than the round stays."""
     made = {path for path, _ in there() - left.before}
-    found = {path for path in (*left.files, *_named(left.pids)) if path in made or path.rpartition("/")[0] != SHARED}
-    others = [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) not in left.pids] if found else []
-    removed = [path for path in sorted(found.difference(*map(_files, others))) if _removed(path)]
+    files = {path for path in (*left.files, *_named(left.pids)) if path in made or path.rpartition("/")[0] != SHARED}
+    others = [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) not in left.pids] if files else []
+    removed = [path for path in sorted(files.difference(*map(_files, others))) if _removed(path)]
     _remove_sessions(left.pids)
     return removed
 
 
 def _removed(path: str) -> bool:
-    """Not what is another account's, nor what anybody has open: of a process in another container, where containers share this memory, the
-    kernel alone knows that, and gives no lease then."""
+    """Remove a file, unless foreign or open anywhere: of a process in another container with the same shared memory, the kernel alone
+    knows,
+    and gives no lease then."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -185,15 +186,15 @@ def _is_free(port: int) -> bool:
 
 
 def _wait_for_devices(kind: str, loop: Loop, say: Callable[[str], None], over: Callable[[], bool], ask: Ask) -> None:
-    """A tool that does not answer is not waited for; what others have on a device is theirs, so that the ranks start in the end."""
+    """Wait for free devices, but not for a tool without an answer. Other users may stay on a device: ranks start in the end."""
     argv, busy = DEVICE_TOOLS[kind]
     until = loop.clock() + DEVICES_S
     while not over():
-        found = busy(ask(argv))
-        if not found:
+        in_use = busy(ask(argv))
+        if not in_use:
             return
         if loop.clock() >= until:
-            say(f"warning: {DEVICES_S:g} s after all ranks have ended, {found}; they are started all the same")
+            say(f"warning: {DEVICES_S:g} s after all ranks have ended, {in_use}; they are started all the same")
             return
         loop.run_until(over, min(until, loop.clock() + LOOK_AT_DEVICES_S))
 
@@ -205,8 +206,8 @@ def _gpus(text: str) -> str:
 
 def _npus(text: str) -> str:
     """By the table of processes at its end: an idle NPU's own use is beyond any limit."""
-    _, found, processes = text.partition("Process id")
-    running = re.findall(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|", processes, re.MULTILINE) if found else []
+    _, separator, processes = text.partition("Process id")
+    running = re.findall(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|", processes, re.MULTILINE) if separator else []
     return f"NPU {running[0][0]} still has process {running[0][1]}" if running else ""
 
 

@@ -111,7 +111,7 @@ def _number(path: str) -> int | None:
     if number is not None or os.path.isdir(path):
         return number
     try:
-        return step_in_text(disk.read(disk.given(path), MOST_OF_MARKER).decode(errors="replace"))
+        return step_in_text(disk.read(disk.readable(path), MOST_OF_MARKER).decode(errors="replace"))
     except (OSError, disk.NotRegularError):
         return None
 

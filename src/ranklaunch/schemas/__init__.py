@@ -1,6 +1,6 @@
-"""What the JSON is like that ranklaunch writes, as types: from these the JSON Schemas of docs/schemas/ are made, and who reads such a file
-in Python may use them. No command imports them.
+"""Shape of ranklaunch's JSON files, as types: the source of the JSON Schemas of docs/schemas/, and for readers of such a file in Python.
+No command imports these modules.
 
-A value that is written as it is (a Culprit, a File) stands here by its own class, and means an object of its fields. A name that Python
-keeps for itself has an underscore at its end.
+A value written without change (a Culprit, a File) stands here by its own class, and means an object of its fields. A name reserved by
+Python has an underscore at its end.
 """

@@ -20,8 +20,8 @@ class NodeNow(TypedDict):
 
 
 class LauncherNow(TypedDict):
-    """A launcher that recorded its start. argv: its command line, at most 16 words, without secrets. alive: whether it runs. ended: the
-    exit code that it wrote down of itself; null for none."""
+    """Launcher with a recorded start. argv: its command line, at most 16 words, without secrets. alive: True if running.
+    ended: its own record of its exit code; null for none."""
 
     node: int
     name: str
@@ -62,11 +62,11 @@ class _OfAnyRank(TypedDict):
 
 
 class RankNow(_OfAnyRank, total=False):
-    """pid: null where it is not known or gone. state: as the kernel has it; gone: it has ended; unknown: its process is not known. cpu_s,
-    rss_kb: of its whole process tree. output_bytes: that it has written, null where it writes through another node that has not said
-    so. last_output_s: seconds since it wrote, null where it has not. step: the last that its output told of. steps: of the whole
-    training; null where that is not known. step_s: seconds of one, on average; null while that cannot be told. head, exception: by its own
-    records, where there are any."""
+    """Present state of a rank. pid: null if unknown or gone. state: the kernel's; gone: ended; unknown: the process is not
+    known. cpu_s, rss_kb: of its whole process tree. output_bytes: written so far, null if written through another node
+    without an answer. last_output_s: seconds since its last output, null for none. step: the last in its output. steps: of
+    the whole training; null if unknown. step_s: seconds of one step, on average; null if unknown. head, exception: by its
+    own records, if any."""
 
     step: int
     steps: int | None
@@ -76,8 +76,8 @@ class RankNow(_OfAnyRank, total=False):
 
 
 class Silence(TypedDict):
-    """Seconds for which nothing has moved, 0 where something does, and the limit after which the hang alarm comes. setting: the variable
-    that the limit comes from. then_s: the limit once a first step is known."""
+    """Seconds without any movement, 0 if something moves, and the limit before the hang alarm. setting: the variable with the
+    limit. then_s: the limit once a first step is known."""
 
     seconds: float
     limit_s: float
@@ -86,15 +86,16 @@ class Silence(TypedDict):
 
 
 class HangNow(Hang):
-    """A hang alarm that stands. reason: what does not move, since when, and whom it may be put down to."""
+    """Current hang alarm. reason: the parts without movement, since when, and the suspects."""
 
     reason: str
 
 
 class Status(TypedDict):
-    """How a running job stands. time: UTC, ISO 8601. node: the one that was asked, and answers for all. silence: null where nobody watches
-    for hangs, or before anybody does. hang: null where no alarm stands. launchers: those that recorded their start. ranks: those that are
-    known, of all nodes."""
+    """State of a running job. time: UTC, ISO 8601. node: the asked node, with an answer for all. silence: null if nobody watches for
+    hangs,
+    or before anybody does. hang: null without a present alarm. launchers: launchers with a recorded start. ranks: the known ones, of all
+    nodes."""
 
     schema: Literal["ranklaunch.status/1"]
     job: str
@@ -133,10 +134,10 @@ class Check(TypedDict):
 
 
 class Explanation(TypedDict):
-    """What is known of a line of a log. kind: cause; consequence of another rank's failure; stopped, if somebody told the process to end;
-    unknown: nothing in the log is known, and the other texts are empty. line: as the log has it, without secrets. retry: whether the job
-    may go well when it is started again as it is; empty where nobody knows. source: where that can be read. line_number: from 1; null where
-    it is not known."""
+    """Explanation of a line of a log. kind: cause; consequence of another rank's failure; stopped, if somebody signalled the process;
+    unknown: nothing in the log is known, and the other texts are empty. line: text of the line, without secrets. retry: yes if the same
+    job may go well at a new start, elsewhere if on other hosts, no if not; empty if unknown. source: place of the proof. line_number:
+    from 1; null if unknown."""
 
     kind: Literal["cause", "consequence", "stopped", "unknown"]
     name: str
@@ -150,8 +151,8 @@ class Explanation(TypedDict):
 
 
 class Explain(Explanation):
-    """The line that decides. log: the file's name. skipped_bytes: at its beginning, that were not looked at. others: further lines that are
-    known."""
+    """Deciding line of a log. log: the file's name. skipped_bytes: at its beginning, not searched. others: further known
+    lines."""
 
     schema: Literal["ranklaunch.explain/1"]
     log: str
@@ -179,8 +180,8 @@ class SuperPod(TypedDict):
 
 
 class RankTable(TypedDict):
-    """A rank table, by its path. version, ranks: null and empty where it has problems. ranks: in their order. warnings: what is odd but not
-    wrong. problems: every defect; show tells of none, for it ends with 78 where there is one."""
+    """Rank table, by its path. version, ranks: null and empty if the table has problems. ranks: in their order. warnings: odd
+    but not wrong entries. problems: every defect; show lists none, as it ends with 78 if there is one."""
 
     schema: Literal["ranklaunch.ranktable/1"]
     file: str

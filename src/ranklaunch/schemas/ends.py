@@ -10,11 +10,11 @@ from ranklaunch.verdict.model import Because, Culprit, Suspect
 
 
 class NodeState(TypedDict, total=False):
-    """What a node knows of a failed round when node 0 decides whether another follows. launched: its ranks had been started. unable: this
-    round cannot begin here, and no other one. seconds: since the ranks were started. finished: a rank had ended with 0 by itself. place:
-    epoch and step, the highest in the logs. marks: markers of checkpoints were found and read. mark: number of the newest checkpoint of
-    this round. since_mark_s: its age in seconds. gone: ranklaunch was killed here. hung: the job was ended because it hung. stop: exit code
-    and reason of a stop request that came meanwhile."""
+    """A node's facts on a failed round, for node 0's decision on another one. launched: its ranks had been started. unable:
+    this round cannot begin here, and no other one. seconds: since the start of the ranks. finished: a rank had ended with 0
+    by itself. place: epoch and step, the highest in the logs. marks: markers of checkpoints were found and read. mark:
+    number of the newest checkpoint of this round. since_mark_s: its age in seconds. gone: ranklaunch was killed here. hung:
+    the job was ended for a hang. stop: exit code and reason of a stop request in the meantime."""
 
     launched: bool
     unable: bool
@@ -30,9 +30,9 @@ class NodeState(TypedDict, total=False):
 
 
 class Decided(TypedDict):
-    """What decided on this node; nothing that follows changes it. reason: "" where the end of a process says it. pid: of the child whose
-    end decided. culprit: who is to blame, where no process of this node decided. killed: ranklaunch itself was killed. hung: the job hung.
-    from_elsewhere: another node decided. because: rules that named suspects of a hang."""
+    """The deciding event on this node; nothing later changes this. reason: "" if the end of a process has one. pid: of the child with the
+    deciding end. culprit: the process to blame, if no process of this node decided. killed: ranklaunch itself was killed. hung: the job
+    hung. from_elsewhere: another node decided. because: rules that named suspects of a hang."""
 
     outcome: str
     exit_code: int
@@ -47,10 +47,11 @@ class Decided(TypedDict):
 
 
 class Ends(TypedDict):
-    """How each process of a node ended in one round, and what its verdict was made from. All times are seconds since 1970 by node 0's
-    clock. stop: the first stop request; null if there was none. state: empty where nothing is started again. lost: what is known of nodes
-    that never reported; on other nodes than 0 only of node 0. ends: children of ranklaunch in the order of their ends, then ranks below
-    them. others: further processes that wrote down something of themselves."""
+    """Ends of all processes of a node in one round, and the basis of its verdict. All times are seconds since 1970 by node 0's clock.
+    stop:
+    the first stop request; null if there was none. state: empty if nothing is started again. lost: facts about nodes without a report; on
+    other nodes than 0 only about node 0. ends: children of ranklaunch in the order of their ends, then ranks below them. others: further
+    processes with records of their own."""
 
     schema: Literal["ranklaunch.ends/1"]
     job: JobFacts

@@ -17,10 +17,10 @@ class _OfAnyNode(TypedDict):
 
 
 class Node(_OfAnyNode, total=False):
-    """One container of the job. host: empty where unknown. slots: ranks on it; 0 where it only serves the others. first_rank: the rank of
-    its slot 0. task: what it does where the containers of a job differ: ps or worker. task_index: its index among those of its task.
-    port: the one at which it is told to listen, 0 where the platform tells none. devices: numbers of those that its ranks use, where they
-    are not the first of the node."""
+    """Container of the job. host: empty if unknown. slots: number of its ranks; 0 for a node only serving the rest.
+    first_rank: the rank of its slot 0. task: ps or worker, in jobs with both; else empty. task_index: its index among nodes
+    with its task. port: its listening port, 0 if the platform assigns none. devices: numbers of its ranks' devices, unless
+    they are the first of the node."""
 
     task: str
     task_index: int
@@ -38,17 +38,17 @@ class _OfAnyJob(TypedDict):
 
 
 class Job(_OfAnyJob, total=False):
-    """What the platform has given. name: the same on every node. attempt: which start this is, from 1. restart: how often ranks were
-    started again in place; not there for the first start. world_size: ranks of all nodes together. node_index: of this node. nodes: those
-    that take part, in the order of their indexes. idle: those that were asked to take no part."""
+    """Facts from the platform. name: the same on every node. attempt: number of this start, from 1. restart: how often ranks were started
+    again in place; absent for the first start. world_size: ranks of all nodes together. node_index: of this node. nodes: the
+    participants, in the order of their indexes. idle: nodes asked to take no part."""
 
     restart: int
     idle: list[Node]
 
 
 class Wait(TypedDict):
-    """Something that must be there before launch. for_: what kind of thing. what: the path, the names with commas between them, who meets
-    where, HOST:PORT with commas, or the command. timeout_s: seconds that it is waited for. seen: what is there in its place so far."""
+    """A condition for launch. for_: kind of condition. what: the path, the names with commas between them, the place and members of the
+    meeting, HOST:PORT with commas, or the command. timeout_s: longest wait in seconds. seen: present state of the condition."""
 
     for_: Literal["rank table", "topology", "hosts", "muster", "port", "hosts command"]
     what: str
@@ -57,11 +57,11 @@ class Wait(TypedDict):
 
 
 class Muster(TypedDict):
-    """Where the nodes meet before launch. host, port: where node 0 listens. node: index of this one, in the platform's order. timeout_s:
-    how long all wait for the last. lost_after_s: silence after which a host is lost. end_timeout_s: how long a node whose ranks have
-    succeeded waits for the others. secret: where the key comes from; empty: it is derived from the job's name. facts: what must be the
-    same on all nodes, by name. allowed: names of facts that may differ. followers: how many nodes have no processes of their own and
-    follow the others."""
+    """Meeting of the nodes before launch. host, port: listening address of node 0. node: index of this one, in the platform's order.
+    timeout_s: how long all wait for the last. lost_after_s: silence until a host counts as lost. end_timeout_s: how long a node with
+    successful ranks waits for the rest. secret: source of the key; empty: the key is derived from the job's name. facts: values required
+    to be the same on all nodes, by name. allowed: names of facts exempt from this. followers: number of nodes without processes of their
+    own; they follow the rest."""
 
     host: str
     node: int
@@ -90,15 +90,15 @@ class _OfAnyProcess(TypedDict):
 
 
 class Process(_OfAnyProcess, total=False):
-    """One that ranklaunch starts and supervises. name: how it is called in logs and messages. rank, local_rank: null for a launcher, which
-    starts the ranks itself, and for preparing steps. argv: the command, word by word; secrets are hidden. env: variables added to the
-    inherited environment. unset: inherited variables removed from it, before env is added. cwd: null for the folder that ranklaunch was
-    started in. log: the file that receives its output. copies: further files that do. tag: what stands before each of its lines on the
-    console. behaviour: the launcher that it is, by which it is watched and stopped; empty for a rank and for steps. The others are only
-    there where they are set. quiet: its lines go to its log alone. may_end: a service that may end with 0 before the processes do.
-    outlasts: a service that the ranks of other nodes need until they have ended. fails_as: exit code of the job that the service's failure
-    makes fail. sessions: folders in which it and its daemons have folders of their own, with {host} and {uid} for the node's: ranklaunch
-    removes those of killed ones."""
+    """A process started and supervised by ranklaunch. name: its name in logs and messages. rank, local_rank: null for a launcher, since a
+    launcher starts the ranks itself, and for preparing steps. argv: the command, word by word; secrets are hidden. env: variables added
+    to the inherited environment. unset: inherited variables removed before env is added. cwd: null for the folder in which ranklaunch was
+    started. log: file for its output. copies: further files for its output. tag: text before each of its lines on the console. behaviour:
+    launcher class for watching and stopping the process; empty for a rank and for steps. The other keys are present only if set. quiet:
+    true if its lines go to its log alone. may_end: true for a service allowed to end with 0 before the processes. outlasts: true for a
+    service needed by ranks of other nodes until their ends. fails_as: exit code of the job when this service fails. sessions: folders
+    with a folder for the service and each of its daemons, with {host} and {uid} for the node's: ranklaunch removes the folders of killed
+    daemons."""
 
     quiet: bool
     may_end: bool
@@ -108,8 +108,8 @@ class Process(_OfAnyProcess, total=False):
 
 
 class RankLog(TypedDict):
-    """Where a rank writes that a launcher starts. rank: null for what is no rank, as msrun's scheduler. log: the file. tag: what stands
-    before each of its lines on the console."""
+    """Log of a rank started by a launcher. rank: null for a process without a rank, as msrun's scheduler. log: the file. tag: text before
+    each of its lines on the console."""
 
     rank: int | None
     log: str
@@ -153,9 +153,10 @@ class _OfAnyWatch(TypedDict):
 
 
 class Watch(_OfAnyWatch, total=False):
-    """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
-    of life, and the same before the first step. expect: the user's rules, as they were given. slow: factor above the usual step time from
-    which on the job is reported as slow; 0 for never; not there for the default."""
+    """Reaction to a hang of the job (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
+    of
+    life, and the same before the first step. expect: the user's rules, as given. slow: factor above the usual step time for a report of
+    the job as slow; 0 for never; not there for the default."""
 
     slow: float
 
@@ -185,8 +186,8 @@ class _OfAnyPlan(TypedDict):
 
 
 class Trust(TypedDict):
-    """How far a program's account of its success is believed. silent_s: seconds without a sign of life after which ranks that it left
-    at work are not waited for. alone_s: seconds that the ranks of a launcher may work alone on one of several nodes."""
+    """Degree of trust in a program's report of success. silent_s: longest wait for ranks left at work, in seconds without a
+    sign of life. alone_s: seconds for a launcher's ranks to work alone on one of several nodes."""
 
     exit: Literal["whole", "program"]
     left_ranks: Literal["wait", "kill"]
@@ -197,16 +198,16 @@ class Trust(TypedDict):
 
 
 class Plan(_OfAnyPlan, total=False):
-    """All that one node would do, or did. platform: whose environment was read. method: how ranks are started. why: who chose the method,
-    or what is there that calls for it. files: written before anything starts. private: a folder for keys, made anew for the container's
-    user alone before files are written, and removed at the end; empty where none is needed. services: processes that are started before
-    the ranks and ended after them. waits: what must be there before anything else happens. muster: null for one node, or where it is
-    switched off. gather: steps run after the waits that bring facts; what they bring makes the plan anew. prepare: steps run to their
-    end, in order, before the processes. processes: what is started. rank_logs: empty where the processes are the ranks. layout: null
-    where the method does not know which ranks belong together. values: every value that was read, and where it came from. warnings: for
-    people. restarts: only where ranks may start again in place. tell: only where tools are told of the job. console: only where it shows
-    less than everything. fewer_ranks: only where launchers may start fewer ranks than planned. trust: only where success is believed
-    otherwise than by default. socket: of a running job, where it is asked, if that is not in the attempt's folder, else empty."""
+    """The plan of one node. platform: source of the environment. method: how ranks are started. why: reason for the method: the user's
+    choice, or a sign in the environment. files: written before anything starts. private: a folder for keys, made anew for the container's
+    user alone before files are written, and removed at the end; empty for none. services: processes started before the ranks and ended
+    after them. waits: conditions for everything else. muster: null for one node, or if switched off. gather: steps run after the waits to
+    collect facts; the plan is then made anew. prepare: steps run to their end, in order, before the processes. processes: ranks, or a
+    launcher. rank_logs: empty if the processes are the ranks. layout: null if the method does not know which ranks belong together.
+    values: every value, with its source. warnings: for people. restarts: null unless ranks may start again in place. tell: null unless
+    tools are notified of the job. console: null unless the console shows less than everything. fewer_ranks: null unless launchers may
+    start fewer ranks than planned. trust: null unless success is believed otherwise than by default. socket: path of the running job's
+    socket, if outside the attempt's folder, else empty."""
 
     restarts: Restarts
     tell: Tell

@@ -28,9 +28,10 @@ class FrameSeen(TypedDict):
 
 
 class RaisedSeen(TypedDict):
-    """One exception. type: with its module, but for builtins and the program itself. message: at most 4096 characters. link: empty for the
-    exception that nobody caught; cause, context, or group (a member of an exception group) for those behind it. frames: of the user's code,
-    at most 12, the innermost last. library: the last frame, if that is a library's; else null."""
+    """One exception. type: with its module, but for builtins and the program itself. message: at most 4096 characters. link: empty for
+    the
+    uncaught exception; cause, context, or group (a member of an exception group) for the exceptions behind. frames: of the user's code,
+    at most 12, the innermost last. library: the last frame, if of a library; else null."""
 
     type: str
     message: str
@@ -50,11 +51,11 @@ class _OfAnyRecord(TypedDict):
 
 
 class RankRecord(_OfAnyRecord):
-    """Start of the first Python of a rank. start: clock ticks since boot. time: seconds since 1970 by the host's clock. monotonic: by the
-    host's monotonic clock. top: the topmost process with the same rank variables, such as a shell. variables: the rank variables at exec.
-    argv: command line without secrets, at most 32 words. parent: of the top. launcher: what started the rank: ranklaunch or the name of a
-    launcher; empty for anything else. within: the topmost process of the rank, or of the program, below which it was started; null for
-    none. python: version."""
+    """Start of the first Python of a rank. start: clock ticks since boot. time: seconds since 1970 by the host's clock.
+    monotonic: by the host's monotonic clock. top: the topmost process with the same rank variables, such as a shell.
+    variables: the rank variables at exec. argv: command line without secrets, at most 32 words. parent: of the top.
+    launcher: starter of the rank: ranklaunch or the name of a launcher; empty for anything else. within: the topmost
+    process of the rank, or of the program, above this one; null for none. python: version."""
 
     record: Literal["rank"]
     top: ProcessSeen
@@ -67,8 +68,8 @@ class RankRecord(_OfAnyRecord):
 
 
 class LauncherRecord(_OfAnyRecord):
-    """Start of a launcher that is a Python program. name: of the launcher. argv: command line without secrets, at most 32 words. top: the
-    topmost process of the rank that started it, as in that rank's record; null for none."""
+    """Start of a launcher written in Python. name: of the launcher. argv: command line without secrets, at most 32 words. top:
+    topmost process of the rank above the launcher, as in this rank's record; null for none."""
 
     record: Literal["launcher"]
     name: str
@@ -79,11 +80,11 @@ class LauncherRecord(_OfAnyRecord):
 
 
 class ExceptionRecord(_OfAnyRecord):
-    """An exception that nobody caught, written before hooks and exit handlers run. It explains an end only together with the exit code.
-    from: process is a child of multiprocessing. thread: name of the thread that raised. number: from 1, in each process; the first 8
-    and the last 8 are kept. signal: number of the signal in whose handler it was raised; null for none. chain: the exception that
-    nobody caught, then those behind it, at most 8. top: the topmost process of the rank, as in its rank record; null for a process of
-    no rank."""
+    """An uncaught exception, written before hooks and exit handlers run. An end is explained by the record only together with the exit
+    code.
+    from: process is a child of multiprocessing. thread: name of the raising thread. number: from 1, in each process; the first 8 and the
+    last 8 are kept. signal: number of the signal in whose handler the exception was raised; null for none. chain: the uncaught exception,
+    then the exceptions behind, at most 8. top: the topmost process of the rank, as in its rank record; null for a process of no rank."""
 
     record: Literal["exception"]
     from_: Literal["main", "thread", "process"]

@@ -10,8 +10,8 @@ from ranklaunch.verdict.model import Because, Culprit, Victim
 
 
 class HangSuspect(TypedDict):
-    """A rank that the others may wait for. why: difference from the other ranks. file: path of its stacks, null for none. rule: name of the
-    rule that names the rank (docs/hangs.md)."""
+    """Rank the other ranks may wait for. why: difference from the other ranks. file: path of its stacks, null for none. rule:
+    name of the naming rule (docs/hangs.md)."""
 
     rank: int
     node: int
@@ -21,7 +21,7 @@ class HangSuspect(TypedDict):
 
 
 class RestartSuspect(TypedDict):
-    """A suspect of a hang that ended a round. rule: the rule that named it."""
+    """Suspect of a hang that ended a round. rule: the rule behind the suspicion."""
 
     rank: int
     node: int
@@ -29,9 +29,10 @@ class RestartSuspect(TypedDict):
 
 
 class Hang(TypedDict):
-    """A hang that was suspected and has not been taken back. since: when anything moved last, UTC, ISO 8601. signals: what does not move,
-    or which of the user's rules is broken. suspects: never culprits without a failure. groups: ranks with equal stacks, a text for each
-    group, that of the suspects first."""
+    """A suspected hang, not taken back. since: time of the last move, UTC, ISO 8601. signals: signals without a move, or the broken rule
+    of
+    the user's. suspects: never culprits without a failure. groups: ranks with equal stacks, a text for each group, the suspects' group
+    first."""
 
     since: str
     signals: list[str]
@@ -40,9 +41,9 @@ class Hang(TypedDict):
 
 
 class Stop(TypedDict):
-    """What a stop request came to on this node. signal: the one by which it came. caught_by: ranks that had a way to hear it, or to be
-    asked to save because of it. ended_by_themselves, killed: how the ranks have ended that lived then, but those of whose end nobody knows.
-    seconds: from the request until all had ended. saved: no where nobody heard it."""
+    """Effect of a stop request on this node. signal: the signal of the request. caught_by: ranks with a handler, or ranks
+    asked to save because of it. ended_by_themselves, killed: how the living ranks ended, except ranks with an unknown end.
+    seconds: from the request until all had ended. saved: no if no rank handled it."""
 
     signal: str
     caught_by: list[int]
@@ -53,10 +54,10 @@ class Stop(TypedDict):
 
 
 class Restart(TypedDict, total=False):
-    """Of a round after which all ranks have started again in place. round: its number, from 0. reason: why it has ended. culprit: the
-    process's name, null where there is none. node: the culprit's. lost_s: seconds since the round's newest checkpoint, where these are
-    known, else since its start. progress: whether there was any. decision: why the ranks start again. suspects: of a hang that ended the
-    round."""
+    """Round followed by a restart of all ranks in place. round: its number, from 0. reason: why the round ended. culprit: the
+    process's name, null for none. node: the culprit's. lost_s: seconds since the round's newest checkpoint, if known, else
+    since its start. progress: True if there was any. decision: why the ranks start again. suspects: of a hang, if the round
+    ended by one."""
 
     round: int
     reason: str
@@ -83,11 +84,11 @@ class _OfAnyVerdict(TypedDict):
 
 
 class Verdict(_OfAnyVerdict, total=False):
-    """How an attempt has ended. exit_code: of the job, the same on every node. reason: one sentence. culprit: whose failure decided; null
-    where no process of the job's did. victims: processes of this node that were ended because of it. started, ended: of this node, UTC,
-    ISO 8601. failures: other processes that ended by themselves and did not decide. notes: what else is worth knowing. because: rules
-    that decided, in their order. evidence: the folder where it lies, if any was taken here. restarts: what ended each round before the
-    last. suspect_host: that should be left out the next time, if any; what speaks of the machine counts, not a program's own failure."""
+    """The end of an attempt. exit_code: of the job, the same on every node. reason: one sentence. culprit: the process with the deciding
+    failure; null if no process of the job decided. victims: processes of this node, ended because of the culprit. started, ended: of this
+    node, UTC, ISO 8601. failures: other processes that ended by themselves and did not decide. notes: further facts. because: the
+    deciding rules, in their order. evidence: its folder, if any was taken here. restarts: the failure at the end of each round before the
+    last. suspect_host: a host to leave out of the next start, if any, by signs of the machine, not by a program's own failure."""
 
     hang: Hang
     evidence: str
@@ -97,15 +98,16 @@ class Verdict(_OfAnyVerdict, total=False):
 
 
 class Round(Verdict):
-    """How a round has ended that another followed; the attempt's own verdict is that of the last. restart: what is said of it in the
+    """End of a round with a successor; the attempt's own verdict is the last round's. restart: this round's entry in the
     attempt's verdict."""
 
     restart: Restart
 
 
 class HangAlarm(Hang):
-    """An alarm, as a command is told of it. restart: how often ranks were started again in place before. time: of the alarm, UTC, ISO 8601.
-    reason: what does not move, since when, and whom it may be put down to. suspect_host: null where nothing speaks of one host."""
+    """Hang alarm, as a command receives it. restart: number of earlier restarts of the ranks in place. time: of the alarm,
+    UTC, ISO 8601. reason: the stalled part, the start of the stall, and its suspects. suspect_host: null if no evidence
+    points to one host."""
 
     schema: Literal["ranklaunch.hang/1"]
     job: str
@@ -117,10 +119,10 @@ class HangAlarm(Hang):
 
 
 class SlowAlarm(TypedDict):
-    """A slow job, as a command is told of it. restart: how often ranks were started again in place before. time: of the alarm. reason: one
-    sentence. since: when the first slow step began. Both are UTC, ISO 8601. step_s: seconds of a step since then. baseline_s: seconds of a
-    step before. factor: step_s divided by baseline_s. rank, node: the slowest rank by the step times that ranks print, null where none
-    stands out."""
+    """Slow job, as a command receives it. restart: number of earlier restarts of the ranks in place. time: of the alarm.
+    reason: one sentence. since: start of the first slow step. Both are UTC, ISO 8601. step_s: seconds of a step since then.
+    baseline_s: seconds of a step before. factor: step_s divided by baseline_s. rank, node: the slowest rank by the ranks'
+    printed step times, null if none stands out."""
 
     schema: Literal["ranklaunch.slow/1"]
     job: str

@@ -42,14 +42,14 @@ def parsed(text: str, yaml: Callable[[], Any] | None) -> Any:
 
 def of_json(text: str) -> Any:
     try:
-        found = json.loads(text, object_pairs_hook=_map)
-        _levels(found)
+        result = json.loads(text, object_pairs_hook=_map)
+        _levels(result)
     except RecursionError:
         _too_deep()
     except ValueError as error:
         _short_numbers(error)
         raise
-    return found
+    return result
 
 
 def _short_numbers(error: Exception) -> None:
@@ -58,13 +58,13 @@ def _short_numbers(error: Exception) -> None:
 
 
 def _map(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         msg = f"{twice!r} is given twice in one map"
         raise UnfitError(msg)
-    return found
+    return result
 
 
 def _levels(value: Any, left: int = MOST_LEVELS) -> None:
@@ -111,9 +111,9 @@ def _whole(text: str) -> int:
 
 def _without_excerpt(error: Exception) -> str:
     """PyYAML shows the line, which may have a secret."""
-    said = ((getattr(error, name, None), getattr(error, f"{name}_mark", None)) for name in ("context", "problem"))
-    told = [f"{text}{f' (line {mark.line + 1}, column {mark.column + 1})' if mark else ''}" for text, mark in said if text]
-    return ", ".join(told) or str(error).partition("\n")[0]
+    places = ((getattr(error, name, None), getattr(error, f"{name}_mark", None)) for name in ("context", "problem"))
+    texts = [f"{text}{f' (line {mark.line + 1}, column {mark.column + 1})' if mark else ''}" for text, mark in places if text]
+    return ", ".join(texts) or str(error).partition("\n")[0]
 
 
 def _constructed(loader: Any) -> Any:
@@ -122,8 +122,8 @@ def _constructed(loader: Any) -> Any:
     if root is None:
         return {}
     _Counting().count(root, ())
-    found = loader.construct_document(root)
-    return {} if found is None else found
+    content = loader.construct_document(root)
+    return {} if content is None else content
 
 
 def _stop_early(loader: Any) -> None:
@@ -147,7 +147,7 @@ class _Counting:
         self._done: dict[int, int] = {}
 
     def count(self, node: Any, place: tuple[str, ...]) -> int:
-        """Values in it, with those that its aliases stand for."""
+        """Return the number of values inside, with the values behind aliases."""
         if id(node) in self._done:
             return self._done[id(node)]
         if id(node) in self._open:
@@ -156,13 +156,13 @@ class _Counting:
         if len(place) > MOST_LEVELS:
             _too_deep()
         self._open.add(id(node))
-        found = 1 + sum(self.count(below, (*place, name)) for name, below in _below(node, place))
+        result = 1 + sum(self.count(below, (*place, name)) for name, below in _below(node, place))
         self._open.remove(id(node))
-        if found > MOST_VALUES:
+        if result > MOST_VALUES:
             msg = f"{'.'.join(place) or 'values'}: more than {MOST_VALUES} values, once aliases are replaced by what they stand for"
             raise UnfitError(msg)
-        self._done[id(node)] = found
-        return found
+        self._done[id(node)] = result
+        return result
 
 
 def _below(node: Any, place: tuple[str, ...]) -> Iterable[tuple[str, Any]]:

@@ -35,7 +35,7 @@ def hint(path: str, known: Iterable[str], legal: Iterable[str] = ()) -> str:
 
 
 def word(path: str, value: str, legal: Iterable[str]) -> str:
-    """Return what follows a word that a key does not know: the one that other tools call so, or the nearest."""
+    """Return the hint behind a word unknown to a key: our word with this name in other tools, or the nearest."""
     meant = next((ours for ours, theirs in rules()["meant"].get(path, {}).items() if value.lower() in theirs.split()), "")
     return f", did you mean '{meant}'?" if meant else nearest(value, legal)
 

@@ -23,7 +23,8 @@ def is_file(reference: str) -> bool:
 
 
 def what_is_wrong(repository: str, tag: str) -> str:
-    """What a cluster takes in an object and no node can pull; "" where nothing is. tag: a tag or digest that is given beside it."""
+    """Return the fault of an image accepted by a cluster in an object but impossible to pull; "" for none. tag: a tag or digest given
+    beside it."""
     if "://" in repository:
         return f"expected no {repository.partition('://')[0]}://"
     if tag and ":" in repository.rpartition("/")[2]:

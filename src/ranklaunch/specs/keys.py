@@ -138,11 +138,11 @@ def paths(kind: type, place: str = "") -> Iterator[str]:
             yield from paths(field.metadata["group"], f"{place}{name}.")
 
 
-def given(group: object, place: str = "") -> Iterator[tuple[str, object, Key]]:
+def every_value(group: object, place: str = "") -> Iterator[tuple[str, object, Key]]:
     """Every key of a specification, by its path, with the value that it has there."""
     for name, field in fields(type(group)).items():
         value = getattr(group, field.name)
         if "group" in field.metadata:
-            yield from given(value, f"{place}{name}.")
+            yield from every_value(value, f"{place}{name}.")
         else:
             yield f"{place}{name}", value, field.metadata["key"]

@@ -70,7 +70,7 @@ UIDS: Mapping[str, str] = {
 KEY_OF_SECRET, KEY_OF_SSH = "secret", "ssh-privatekey"
 
 
-def given(**values: Any) -> dict[str, Any]:
+def non_empty(**values: Any) -> dict[str, Any]:
     """Return the values that are set."""
     return {name: value for name, value in values.items() if value}
 
@@ -99,7 +99,7 @@ def environment(spec: JobSpec, task: str = "") -> list[dict[str, str]]:
 
 def set_by_values(spec: JobSpec) -> dict[str, str]:
     """Return the variables that values which are given set, with the paths of these."""
-    values = {path: value for path, value, _ in keys.given(spec)}
+    values = {path: value for path, value, _ in keys.every_value(spec)}
     return {name: path for name, path in SET_BY.items() if values[path]}
 
 
@@ -113,7 +113,7 @@ def own_key(spec: JobSpec) -> bool:
 
 
 def _key(spec: JobSpec) -> Iterator[dict[str, str]]:
-    """What the key of the muster follows from, where nodes are to meet: nothing in it is made here, so that two renders are the same."""
+    """Yield the source of the muster's key, if nodes are to meet: nothing in it is made here, so two renders are the same."""
     if not has_several_nodes(spec) or spec.engine not in OF_KUBERNETES:
         return
     if spec.muster.secret_name:
@@ -181,8 +181,8 @@ def _method(spec: JobSpec) -> str:
 
 
 def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """There no pod finds its own name in a Service. Elsewhere it does, and makes those of the others from it: one variable that has
-    the names of some 4,000 nodes is more than Linux starts a program with."""
+    """Yield nodes' names for the host's network: there no pod finds its own name in a Service. Elsewhere a pod makes the other names from
+    its own: Linux starts no program with some 4,000 names in one variable."""
     form = {"job": "{name}-{i}.{name}", "jobset": "{name}-worker-0-{i}.{name}", "trainjob": "{name}-node-0-{i}.{name}"}.get(spec.engine, "")
     if not form or spec.nodes == 1 or not spec.network.host_network:
         return
@@ -206,8 +206,8 @@ def table_path(spec: JobSpec) -> str:
 
 def _table_of_modelarts(spec: JobSpec) -> str:
     """ModelArts makes a table for jobs alone that name its folder."""
-    given = {"RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"} & set(spec.env)
-    return TABLE_FOLDERS["cce"] if spec.engine == "modelarts" and spec.mode == "ranktable" and not given else ""
+    set_by_user = {"RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"} & set(spec.env)
+    return TABLE_FOLDERS["cce"] if spec.engine == "modelarts" and spec.mode == "ranktable" and not set_by_user else ""
 
 
 def image(spec: JobSpec) -> str:
@@ -229,18 +229,18 @@ def device(spec: JobSpec) -> str:
 def devices(spec: JobSpec) -> dict[str, str]:
     """Resources that are requested and limited alike."""
     name = device(spec)
-    found = {name: str(spec.devices_per_node)} if name and spec.devices_per_node else {}
+    requested = {name: str(spec.devices_per_node)} if name and spec.devices_per_node else {}
     if spec.network.rdma.resource:
-        found[spec.network.rdma.resource] = str(spec.network.rdma.count)
-    return {**found, **dict(sorted(spec.device.extra.items()))}
+        requested[spec.network.rdma.resource] = str(spec.network.rdma.count)
+    return {**requested, **dict(sorted(spec.device.extra.items()))}
 
 
 def resources(spec: JobSpec, with_devices: bool = True) -> dict[str, dict[str, str]]:
     memory = {"memory": spec.resources.memory} if spec.resources.memory else {}
     alike = {**memory, **(devices(spec) if with_devices else {})}
     cpu = {"cpu": spec.resources.cpu} if spec.resources.cpu else {}
-    found = {"requests": {**cpu, **alike}, "limits": alike}
-    return {name: each for name, each in found.items() if each}
+    requests = {"requests": {**cpu, **alike}, "limits": alike}
+    return {name: each for name, each in requests.items() if each}
 
 
 def flavor(spec: JobSpec) -> str:
@@ -259,24 +259,24 @@ def labels(spec: JobSpec) -> dict[str, str]:
 
 
 def volumes(spec: JobSpec) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
+    every: list[Mapping[str, Any]] = []
     if spec.shm.enabled:
         limit = {"sizeLimit": spec.shm.size_limit} if spec.shm.size_limit else {}
-        found.append({"name": "shm", "emptyDir": {"medium": "Memory", **limit}})
+        every.append({"name": "shm", "emptyDir": {"medium": "Memory", **limit}})
     if config_map(spec):
-        found.append({"name": "rank-table", "configMap": {"name": config_map(spec)}})
+        every.append({"name": "rank-table", "configMap": {"name": config_map(spec)}})
     if needs_tmp(spec):
-        found.append({"name": "ranklaunch-tmp", "emptyDir": {}})
-    return [*found, *spec.volumes]
+        every.append({"name": "ranklaunch-tmp", "emptyDir": {}})
+    return [*every, *spec.volumes]
 
 
 def mounts(spec: JobSpec) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}] if spec.shm.enabled else []
+    every: list[Mapping[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}] if spec.shm.enabled else []
     if config_map(spec):  # the folder: a file of a ConfigMap that is mounted alone is never brought up to date
-        found.append({"name": "rank-table", "mountPath": table_path(spec)})
+        every.append({"name": "rank-table", "mountPath": table_path(spec)})
     if needs_tmp(spec):
-        found.append({"name": "ranklaunch-tmp", "mountPath": "/tmp"})
-    return [*found, *spec.volume_mounts]
+        every.append({"name": "ranklaunch-tmp", "mountPath": "/tmp"})
+    return [*every, *spec.volume_mounts]
 
 
 def needs_tmp(spec: JobSpec) -> bool:
@@ -286,8 +286,8 @@ def needs_tmp(spec: JobSpec) -> bool:
 
 def logs_go_to_tmp(spec: JobSpec) -> bool:
     """Return True where the root cannot be written and nothing says where logs go. What envFrom brings is not known here."""
-    given = {*spec.env, *(str(each.get("name")) for each in spec.extra_env)}
-    return spec.security.read_only_root_filesystem and not spec.env_from and not given & {"RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"}
+    names = {*spec.env, *(str(each.get("name")) for each in spec.extra_env)}
+    return spec.security.read_only_root_filesystem and not spec.env_from and not names & {"RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"}
 
 
 def config_map(spec: JobSpec) -> str:
@@ -303,8 +303,8 @@ def pod_security(spec: JobSpec) -> dict[str, Any]:
     # A volume of millions of files that has the group already is not gone through again.
     volumes = {"fsGroup": security.fs_group, "fsGroupChangePolicy": "OnRootMismatch"} if security.fs_group >= 0 else {}
     user = {"runAsNonRoot": security.run_as_user > 0, "runAsUser": security.run_as_user}
-    given: Any = spec.pod_template.get("securityContext") or {}
-    return {**user, **group, **volumes, "seccompProfile": {"type": "RuntimeDefault"}, **given}
+    of_user: Any = spec.pod_template.get("securityContext") or {}
+    return {**user, **group, **volumes, "seccompProfile": {"type": "RuntimeDefault"}, **of_user}
 
 
 def container_security(spec: JobSpec) -> dict[str, Any]:
@@ -313,8 +313,9 @@ def container_security(spec: JobSpec) -> dict[str, Any]:
 
 
 def before(spec: JobSpec) -> list[Mapping[str, Any]]:
-    """What starts before the program: containers that end, then those that stay beside it. An engine waits for the end of a pod, and a pod
-    does not wait for these."""
+    """Return the containers to start before the program: ending ones, then permanent ones. An engine waits for the end of a pod, and a
+    pod
+    does not wait for the latter."""
     return [*spec.init_containers, *({**each, "restartPolicy": "Always"} for each in spec.extra_containers)]
 
 
@@ -324,21 +325,21 @@ def capabilities(spec: JobSpec) -> dict[str, list[str]]:
 
 
 def affinity(spec: JobSpec) -> dict[str, Any]:
-    """The user's, and that all pods stand within one value of a label, and none beside another whose ports it would take."""
-    given: dict[str, Any] = dict(spec.scheduling.affinity)
+    """Return the user's affinity, with all pods within one value of a label, and no pod beside another with the same ports."""
+    rules: dict[str, Any] = dict(spec.scheduling.affinity)
     if spec.scheduling.topology:
         own = {"app.kubernetes.io/instance": spec.name}
-        given["podAffinity"] = _with_term(given.get("podAffinity"), _term(spec.scheduling.topology, own))
+        rules["podAffinity"] = _with_term(rules.get("podAffinity"), _term(spec.scheduling.topology, own))
     if spec.network.host_network:
         every = {"app.kubernetes.io/name": "ranklaunch"}
-        given["podAntiAffinity"] = _with_term(given.get("podAntiAffinity"), _term("kubernetes.io/hostname", every))
-    return given
+        rules["podAntiAffinity"] = _with_term(rules.get("podAntiAffinity"), _term("kubernetes.io/hostname", every))
+    return rules
 
 
 def _term(topology: str, chosen: Mapping[str, str]) -> dict[str, Any]:
     return {"labelSelector": {"matchLabels": dict(chosen)}, "topologyKey": topology}
 
 
-def _with_term(given: Any, term: Mapping[str, Any]) -> dict[str, Any]:
+def _with_term(rules: Any, term: Mapping[str, Any]) -> dict[str, Any]:
     name = "requiredDuringSchedulingIgnoredDuringExecution"
-    return {**(given or {}), name: [*((given or {}).get(name) or []), term]}
+    return {**(rules or {}), name: [*((rules or {}).get(name) or []), term]}

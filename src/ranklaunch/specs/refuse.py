@@ -24,11 +24,11 @@ def problems(spec: JobSpec) -> list[str]:
 
 
 def _image(spec: JobSpec) -> Iterator[str]:
-    given = spec.image
-    beside = f"image.tag is {given.tag}" if given.tag else "image.digest is given" if given.digest else ""
-    wrong = what_is_wrong(given.repository, beside) if spec.engine != "slurm" else ""  # whose programs name images in ways of their own
+    image = spec.image
+    beside = f"image.tag is {image.tag}" if image.tag else "image.digest is given" if image.digest else ""
+    wrong = what_is_wrong(image.repository, beside) if spec.engine != "slurm" else ""  # whose programs name images in ways of their own
     if wrong:
-        yield f"image.repository={given.repository!r}: {wrong}"
+        yield f"image.repository={image.repository!r}: {wrong}"
 
 
 def _extra_devices(spec: JobSpec) -> Iterator[str]:

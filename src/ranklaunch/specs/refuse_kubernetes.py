@@ -77,23 +77,23 @@ def _ports(spec: JobSpec) -> Iterator[str]:
     metrics = spec.metrics.port if spec.metrics.enabled else 0
     if 0 < metrics < 1024 and spec.security.run_as_user:
         yield f"metrics.port={metrics}: expected 1024 or more, for security.runAsUser={spec.security.run_as_user} is not root"
-    given = [port for port in (network.ssh_port, network.master_port, network.muster_port or MUSTER_PORT.default) if port]
-    if len(set(given)) < len(given):
+    set_ports = [port for port in (network.ssh_port, network.master_port, network.muster_port or MUSTER_PORT.default) if port]
+    if len(set(set_ports)) < len(set_ports):
         yield (
             "network.masterPort, network.musterPort, network.sshPort: expected different ports; "
             f"musterPort is {MUSTER_PORT.default} unless it is set"
         )
-    if metrics and metrics in (*given, *ports(spec, with_metrics=False).values(), MUSTER_PORT.default):
+    if metrics and metrics in (*set_ports, *ports(spec, with_metrics=False).values(), MUSTER_PORT.default):
         yield f"metrics.port={metrics}: expected another port than those of network"
 
 
 def _shapes(spec: JobSpec) -> Iterator[str]:
     """What the user gives as Kubernetes has it."""
-    for path, value, key in keys.given(spec):
+    for path, value, key in keys.every_value(spec):
         if key.of:
-            found = check.problems(path, key.of + "[]" * (key.kind == keys.OBJECTS), value)
-            yield from itertools.islice(found, MOST_OF_OBJECTS)
-            if next(found, ""):
+            wrong = check.problems(path, key.of + "[]" * (key.kind == keys.OBJECTS), value)
+            yield from itertools.islice(wrong, MOST_OF_OBJECTS)
+            if next(wrong, ""):
                 yield f"{path}: and more of these"
 
 
@@ -124,21 +124,21 @@ def _security(spec: JobSpec) -> Iterator[str]:
     for name in spec.security.capabilities:
         if name.startswith("CAP_"):
             yield f"security.capabilities: {name}: expected {name[4:]}, as Kubernetes calls it"
-    given = spec.pod_template.get("securityContext")
+    context = spec.pod_template.get("securityContext")
     for name in ("runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup"):
-        if isinstance(given, Mapping) and name in given:
+        if isinstance(context, Mapping) and name in context:
             made = "runAsUser" if name == "runAsNonRoot" else name
             yield f"podTemplate.securityContext.{name}: made from security.{made}; set that"
 
 
 def _hosts_own(spec: JobSpec) -> Iterator[str]:
     """What a pod cannot have of its host at the same time."""
-    given = {**spec.pod_template, "hostNetwork": spec.network.host_network}
-    shared = [name for name in ("hostNetwork", "hostPID", "hostIPC") if given.get(name)] if given.get("hostUsers") is False else []
+    pod = {**spec.pod_template, "hostNetwork": spec.network.host_network}
+    shared = [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)] if pod.get("hostUsers") is False else []
     for name in shared:
         yield f"podTemplate.hostUsers=false: expected no {name}, for users of the host's are in it"
-    config = given.get("dnsConfig")
-    if given.get("dnsPolicy") == "None" and not (isinstance(config, Mapping) and config.get("nameservers")):
+    config = pod.get("dnsConfig")
+    if pod.get("dnsPolicy") == "None" and not (isinstance(config, Mapping) and config.get("nameservers")):
         yield "podTemplate.dnsPolicy=None: expected nameservers in podTemplate.dnsConfig"
 
 
@@ -172,11 +172,11 @@ def _code_limit(spec: JobSpec) -> Iterator[str]:
 
 
 def _affinity(spec: JobSpec) -> Iterator[str]:
-    """Terms are added to what the user gives: that must be what Kubernetes has there."""
+    """Yield the faults of an affinity unlike Kubernetes' form: terms are added to the user's affinity."""
     for name in ("podAffinity", "podAntiAffinity"):
-        given = spec.scheduling.affinity.get(name)
-        terms = given.get("requiredDuringSchedulingIgnoredDuringExecution") if isinstance(given, Mapping) else None
-        if not (given is None or isinstance(given, Mapping)) or not (terms is None or isinstance(terms, list)):
+        rules = spec.scheduling.affinity.get(name)
+        terms = rules.get("requiredDuringSchedulingIgnoredDuringExecution") if isinstance(rules, Mapping) else None
+        if not (rules is None or isinstance(rules, Mapping)) or not (terms is None or isinstance(terms, list)):
             yield f"scheduling.affinity.{name}: expected an object, with lists of terms"
 
 
@@ -208,7 +208,7 @@ def _of_pod(spec: JobSpec) -> Iterator[str]:
         "security.", "serviceAccountName", "image.pull", "lifecycle.ttlSeconds", "lifecycle.gracePeriodSeconds", "initContainers",
         "extraContainers", "podTemplate", "metrics.podMonitor",
     )  # fmt: skip
-    for path, value, key in keys.given(spec):
+    for path, value, key in keys.every_value(spec):
         if path.startswith(starts) and path != "scheduling.kueueQueue" and value != key.default:
             yield path
 

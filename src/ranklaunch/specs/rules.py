@@ -1,15 +1,15 @@
-"""Rules of rules.json: values that a kind of specification has no place for, values that contradict each other, and forms of texts.
+"""Rules of rules.json: values without a place in a kind of specification, contradictions between values, and forms of texts.
 
-A row is for some kinds of specifications (`kinds`), or for all. In lists of words a group of `WORDS` stands for its members, and `!` in
-front means all others.
+A row is for some kinds of specifications (`kinds`), or for all. In lists of words a group of `WORDS` stands for its members, and `!`
+in front means all except these.
 
-- `no_place`: the beginnings of paths of values. The first row that fits a value says why.
-- `familiar`: advice, and the names in other charts, engines and launchers that it is given for.
-- `meant`: for a key, what its words are called elsewhere.
-- all other lists: a row with `if` refuses a specification, or in `warnings` warns of it, where all conditions hold: true for a value that
-  is set, false for one that is not, or words, of which it is one. A row with `form` refuses a text, an item of a list or a value of a map
-  that `matches` does not match, with `if` too only where its conditions hold; with `names` it is about the names of a map. {PATH} in a text
-  stands for the value of that path, {PATH!r} for its repr.
+- `no_place`: beginnings of paths of values. The first matching row for a value gives the reason.
+- `familiar`: advice, and the triggering names in other charts, engines and launchers.
+- `meant`: for a key, names of its words elsewhere.
+- all other lists: a row with `if` refuses a specification, or in `warnings` warns of the specification, if all conditions hold: true
+  for a set value, false for an unset one, or words with the value among them. A row with `form` refuses a text, an item of a list or
+  a value of a map without a match of `matches`, with `if` only under its conditions; with `names` the row is about the names of a
+  map. {PATH} in a text stands for the value of the path, {PATH!r} for its repr.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Row = Mapping[str, Any]
 @functools.cache
 def rules() -> Mapping[str, Any]:
     """Return all of rules.json."""
-    found: Mapping[str, Any] = json.loads(get_data("ranklaunch.specs", "rules.json") or b"")
-    return found
+    result: Mapping[str, Any] = json.loads(get_data("ranklaunch.specs", "rules.json") or b"")
+    return result
 
 
 def no_place(spec: JobSpec) -> Iterator[str]:
-    for path, value, key in keys.given(spec):
+    for path, value, key in keys.every_value(spec):
         why = "" if value == key.default else why_no_place(spec.engine, path)
         if why:
             yield f"{path}: {why}"
@@ -54,7 +54,7 @@ def why_no_place(kind: str, path: str) -> str:
 
 def problems(spec: JobSpec, name: str) -> Iterator[str]:
     """Yield the messages of one list of rules."""
-    values = {path: value for path, value, _ in keys.given(spec)}
+    values = {path: value for path, value, _ in keys.every_value(spec)}
     for row in rules()[name]:
         if not _is_one(spec.engine, row.get("kinds", "!")):
             continue
@@ -85,9 +85,9 @@ def _value(path: str, values: Mapping[str, object]) -> object:
 
 
 def _text(row: Row, values: Mapping[str, object]) -> str:
-    def put_in(found: re.Match[str]) -> str:
-        value = _value(found[1], values)
-        return repr(value) if found[2] else str(value)
+    def put_in(match: re.Match[str]) -> str:
+        value = _value(match[1], values)
+        return repr(value) if match[2] else str(value)
 
     return re.sub(r"\{([\w.]+)(!r)?\}", put_in, row["text"])
 

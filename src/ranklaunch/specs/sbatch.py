@@ -53,14 +53,14 @@ def _plain(word: str) -> str:
 
 
 def _words() -> dict[str, str]:
-    found = {word: key for key, words in BY_KEY.items() for word in words.split()}
-    found[DEVICES] = f'slurm.devices=none and slurm.directives=["--{DEVICES}=..."]'
+    keys = {word: key for key, words in BY_KEY.items() for word in words.split()}
+    keys[DEVICES] = f'slurm.devices=none and slurm.directives=["--{DEVICES}=..."]'
     for words, value in ((WITH_VALUE, "=..."), (SWITCHES, "")):
         long = ""
         for word in words.split():
             long = word if len(word) > 1 else long
-            found[word] = f'slurm.directives=["--{long}{value}"]'
-    return {_plain(word) if len(word) > 1 else word: key for word, key in found.items()}
+            keys[word] = f'slurm.directives=["--{long}{value}"]'
+    return {_plain(word) if len(word) > 1 else word: key for word, key in keys.items()}
 
 
 _OF_WORD = _words()

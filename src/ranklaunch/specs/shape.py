@@ -126,7 +126,7 @@ def _job(spec: JobSpec) -> Shape:
 
 
 def _rules_of_pods(spec: JobSpec) -> list[Shape]:
-    """A Job that one of these ends has the reason PodFailurePolicy, and a message that says which."""
+    """Return the rules. A Job ended by one has the reason PodFailurePolicy, and a message with the rule."""
     container = common.CONTAINERS.get(spec.engine, "train")
     by_code = [
         {"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": codes}}
@@ -146,8 +146,9 @@ def _stopped_codes(spec: JobSpec) -> list[int]:
 
 
 def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
-    """What becomes of a JobSet whose Job has failed, by its reason and message: the first rule that fits. Where none does, it is started
-    anew, and that is counted: after 143 without the condition too, with which a program can end by itself for ever."""
+    """Return the rules for a JobSet with a failed Job, by the Job's reason and message: the first match counts. Without a match, the
+    JobSet
+    is restarted, and the restart counts, also after 143 without the condition: a program can end with 143 by itself for ever."""
     evicted = {
         "name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"],
         "onJobFailureMessagePatterns": [f"has condition {each} " for each in PREEMPTED],
@@ -182,8 +183,8 @@ def _volcano(spec: JobSpec) -> Shape:
 
 
 def _task(spec: JobSpec, name: str, replicas: int, least: int) -> Shape:
-    found = pod(spec, name if spec.tf.ps else "", resources=common.resources(spec, with_devices=name != "ps"))
-    return {"name": name, "replicas": replicas, "min_available": least, "decides": bool(spec.tf.ps) and name == "worker", "pod": found}
+    template = pod(spec, name if spec.tf.ps else "", resources=common.resources(spec, with_devices=name != "ps"))
+    return {"name": name, "replicas": replicas, "min_available": least, "decides": bool(spec.tf.ps) and name == "worker", "pod": template}
 
 
 def _policy(spec: JobSpec) -> Shape:
@@ -208,11 +209,11 @@ def _mpijob(spec: JobSpec) -> Shape:
 
 def _acjob(spec: JobSpec) -> Shape:
     """Without the label fault-retry-times, which retries whatever the exit code is."""
-    found = _objects(spec)
+    objects = _objects(spec)
     faults = {"fault-scheduling": "force" if spec.restart.after_eviction else "off"}
-    found["object_labels"] = {**found["object_labels"], "framework": "pytorch", **faults}
+    objects["object_labels"] = {**objects["object_labels"], "framework": "pytorch", **faults}
     return {
-        **found,
+        **objects,
         "scheduler": spec.scheduling.scheduler_name or "volcano",
         "scheduling_policy": _policy(spec),
         "roles": _roles(spec, "Master"),
@@ -234,7 +235,7 @@ def _metadata(spec: JobSpec) -> Shape:
         "hang-retry": "true" if own.hang_retry else "",
     }
     annotations = {f"fault-tolerance/{name}": value for name, value in wanted.items() if value}
-    return {"name": spec.name, **common.given(workspace_id=own.workspace_id, annotations=annotations)}
+    return {"name": spec.name, **common.non_empty(workspace_id=own.workspace_id, annotations=annotations)}
 
 
 def _algorithm(spec: JobSpec) -> Shape:
@@ -242,9 +243,9 @@ def _algorithm(spec: JobSpec) -> Shape:
     return {
         "engine": {"image_url": common.image(spec)},
         "command": _boot_command(spec),
-        **common.given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
+        **common.non_empty(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
         "environments": {each["name"]: each["value"] for each in common.environment(spec)},
-        **common.given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
+        **common.non_empty(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
     }
 
 
@@ -272,15 +273,19 @@ def _word(text: str) -> str:
 
 
 def _channel(channel: Mapping[str, Any]) -> Shape:
-    return {"name": channel["name"], **common.given(local_dir=channel.get("localDir")), "remote": {"obs": {"obs_url": channel["obsUrl"]}}}
+    return {
+        "name": channel["name"],
+        **common.non_empty(local_dir=channel.get("localDir")),
+        "remote": {"obs": {"obs_url": channel["obsUrl"]}},
+    }
 
 
 def _placed(spec: JobSpec) -> Shape:
     own = spec.modelarts
     hours = common.hours_of_deadline(spec)
     return {
-        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **common.given(pool_id=own.pool_id)},
-        **common.given(
+        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **common.non_empty(pool_id=own.pool_id)},
+        **common.non_empty(
             volumes=list(own.volumes),
             log_export_path={"obs_url": own.log_url} if own.log_url else None,
             auto_stop={"time_unit": "HOURS", "duration": hours} if hours else None,

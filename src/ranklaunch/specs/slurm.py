@@ -108,18 +108,18 @@ def warning_of(spec: JobSpec) -> tuple[str, int] | None:
     """Return the signal by which Slurm warns the script, and the seconds before the time limit; None where the script has no warning."""
     if spec.slurm.save_before:
         return "USR1", spec.slurm.save_before
-    found = next(filter(None, map(SAVES.fullmatch, spec.slurm.directives)), None)
-    if not found or spec.slurm.container == "pyxis":
+    directive = next(filter(None, map(SAVES.fullmatch, spec.slurm.directives)), None)
+    if not directive or spec.slurm.container == "pyxis":
         return None
-    return found[1], int(found[2] or S_BY_DEFAULT)
+    return directive[1], int(directive[2] or S_BY_DEFAULT)
 
 
 def _save(spec: JobSpec) -> dict[str, Any] | None:
     """Return the script's answer to a warning: the signal, the command that asks the ranks to save, and the seconds left to them."""
-    found = warning_of(spec)
-    if not found:
+    warning = warning_of(spec)
+    if not warning:
         return None
-    signal, seconds = found
+    signal, seconds = warning
     command = [*_container(spec), "ranklaunch", "save"]
     return {"signal": signal, "command": command, "deadline_s": max(1, seconds // 2, seconds - S_OF_REQUEUE)}
 
@@ -163,8 +163,8 @@ def seconds_of(time: str) -> int | None:
     if not match:
         return None
     days, *rest = (int(part) for part in match.groups(default="0"))
-    given = sum(part is not None for part in match.groups()[1:])
-    hours, minutes, seconds = rest if match[1] or given == 3 else (0, *rest[:2])
+    parts = sum(part is not None for part in match.groups()[1:])
+    hours, minutes, seconds = rest if match[1] or parts == 3 else (0, *rest[:2])
     return days * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
@@ -172,8 +172,8 @@ def seconds_of(time: str) -> int | None:
 
 
 def ports_of_job(spec: JobSpec) -> Iterator[tuple[str, int]]:
-    """Variables for which the script is to choose a port by the job's number, with the place among the job's own, so that jobs whose first
-    node is the same machine do not meet."""
+    """Yield variables for a port chosen by the script from the job's number, with the place among the job's own. So jobs with
+    the same first machine do not meet."""
     several, network = common.has_several_nodes(spec), spec.network
     by_ssh = spec.mode in (*BY_MPI, "deepspeed")
     master = (several or spec.mode in ALONE_WITH_PORT) and not set(PORTS_OF_OTHERS) & set(spec.env)
@@ -188,9 +188,9 @@ def ports_of_job(spec: JobSpec) -> Iterator[tuple[str, int]]:
 def _srun_options(spec: JobSpec) -> Iterator[str]:
     """Yield the options of srun. An --export directive of sbatch also holds for srun. srun then gets --export=ALL, so that variables of
     the script reach the ranks."""
-    given = names(spec.slurm.srun_options)
-    yield from (option for option in ("--cpu-bind=none",) if "--cpu-bind" not in given)
-    yield from ("--export=ALL" for _ in [1] if "--export" in names(spec.slurm.directives) and "--export" not in given)
+    options = names(spec.slurm.srun_options)
+    yield from (option for option in ("--cpu-bind=none",) if "--cpu-bind" not in options)
+    yield from ("--export=ALL" for _ in [1] if "--export" in names(spec.slurm.directives) and "--export" not in options)
     yield from spec.slurm.srun_options
 
 
@@ -238,12 +238,12 @@ def problems(spec: JobSpec) -> Iterator[str]:
 def _time_limit(spec: JobSpec) -> Iterator[str]:
     deadline, time = spec.lifecycle.deadline_seconds, spec.slurm.time_limit
     path = f"lifecycle.deadlineSeconds={deadline}"
-    found = seconds_of(time)
-    if spec.slurm.time and found is None and spec.slurm.time.lower() not in UNLIMITED:
+    limit = seconds_of(time)
+    if spec.slurm.time and limit is None and spec.slurm.time.lower() not in UNLIMITED:
         forms = "minutes, hours:minutes:seconds or days-hours:minutes:seconds, such as 90, 12:00:00 or 2-00:00:00"
         yield f"slurm.time={time!r}: expected {forms}"
     yield from _time_for_signal(spec, path, deadline)
-    yield from _time_for_signal(spec, f"{'slurm.time' if spec.slurm.time else 'slurm.directives: --time'}={time}", found or 0)
+    yield from _time_for_signal(spec, f"{'slurm.time' if spec.slurm.time else 'slurm.directives: --time'}={time}", limit or 0)
 
 
 def _time_for_signal(spec: JobSpec, path: str, seconds: int) -> Iterator[str]:
@@ -260,11 +260,11 @@ def _time_for_signal(spec: JobSpec, path: str, seconds: int) -> Iterator[str]:
 
 def _directives(spec: JobSpec) -> Iterator[str]:
     """sbatch takes the last of two without a word."""
-    own, given = list(_own(spec)), spec.slurm.directives
-    for index, directive in enumerate(given):
-        said = _says(directive)
-        ours = next((option for option in own if _says(option) & said), "")
-        before = next((option for option in given[:index] if _says(option) & said), "")
+    own, directives = list(_own(spec)), spec.slurm.directives
+    for index, directive in enumerate(directives):
+        meaning = _says(directive)
+        ours = next((option for option in own if _says(option) & meaning), "")
+        before = next((option for option in directives[:index] if _says(option) & meaning), "")
         if ours:
             name = names([ours])[0]
             value = next((value for value, group in ONE_OF if name in group), "itself")
@@ -280,7 +280,7 @@ def _directives(spec: JobSpec) -> Iterator[str]:
 
 
 def _says(option: str) -> set[str]:
-    """Its name, and the value of which it says something; not of devices, where it is another resource beside the GPUs."""
+    """Return an option's name, and the specification's value behind the option; not for devices of another resource than the GPUs."""
     name, _, text = option.partition("=")
     if name == "--gres" and not OF_GPUS.search(text):
         return {name}
@@ -288,14 +288,14 @@ def _says(option: str) -> set[str]:
 
 
 def _options_of_srun(spec: JobSpec) -> Iterator[str]:
-    given = names(spec.slurm.srun_options)
-    for option, name in zip(spec.slurm.srun_options, given):
+    options = names(spec.slurm.srun_options)
+    for option, name in zip(spec.slurm.srun_options, options):
         if name in OF_SRUN:
             yield f"slurm.srunOptions: {option!r}: the script's own ({OF_SRUN[name]})"
         if name == "--export" and not re.match("--export=ALL(?:,|$)", option):
             yield f"slurm.srunOptions: {option!r}: expected --export=ALL, or ranklaunch does not get what the script has set for it"
-    for name in sorted({name for name in given if given.count(name) > 1}):
-        yield f"slurm.srunOptions: {name} is given {given.count(name)} times"
+    for name in sorted({name for name in options if options.count(name) > 1}):
+        yield f"slurm.srunOptions: {name} is given {options.count(name)} times"
 
 
 def _image(spec: JobSpec) -> Iterator[str]:

@@ -67,8 +67,8 @@ class Values:
 
     def _wrong(self, place: str, value: object, expected: str) -> None:
         source = self._sources.get(place, place)
-        given = "" if place == ENVIRONMENT else f"={shown(place, _written(value))!r}"
-        self.problems.append(Problem(f"{source}{given}: {expected}", source.startswith("option ")))
+        written = "" if place == ENVIRONMENT else f"={shown(place, _written(value))!r}"
+        self.problems.append(Problem(f"{source}{written}: {expected}", source.startswith("option ")))
 
 
 def _unknown(names: list[object], known: Iterable[str], place: str) -> Iterator[str]:
@@ -90,8 +90,8 @@ def _written(value: object) -> str:
 
 
 def parsed(key: Key, text: str) -> object:
-    """What an option's text stands for: numbers and flags as such, lists and maps as JSON. What is malformed stays for the check; what
-    is well formed and yet no value is a ValueError."""
+    """Return the value of an option's text: numbers and flags as such, lists and maps as JSON. Malformed text stays for the
+    check. Raises ValueError for well-formed text that is no value."""
     if key.kind == keys.WHOLE:
         return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else text
     if key.kind == keys.FLAG:

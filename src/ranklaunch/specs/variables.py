@@ -1,6 +1,6 @@
-"""Variables in `env` and `extraEnv`: names that ranklaunch does not know, values that it cannot read, and variables of ranks.
+"""Variables in `env` and `extraEnv`: names unknown to ranklaunch, unreadable values, and variables of ranks.
 
-variables.json has the names and the forms of values. tools/spec_variables.py makes it, for the charts too.
+variables.json has the names and the forms of values. tools/spec_variables.py makes this file, for the charts too.
 """
 
 from __future__ import annotations

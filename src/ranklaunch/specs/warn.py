@@ -88,10 +88,10 @@ def _secrets(spec: JobSpec, extra_env: Mapping[str, str]) -> Iterator[str]:
 
 def _can_write_logs(spec: JobSpec) -> bool:
     """Return False if `env` names a log folder below no mount that can be written."""
-    given = spec.env.get("RANKLAUNCH_LOG_DIR", "")
-    folder = posixpath.normpath(posixpath.join(spec.working_dir, given))
+    log_dir = spec.env.get("RANKLAUNCH_LOG_DIR", "")
+    folder = posixpath.normpath(posixpath.join(spec.working_dir, log_dir))
     writable = [posixpath.normpath(str(mount.get("mountPath"))) for mount in mounts(spec) if not mount.get("readOnly")]
-    return not given or any(f"{folder}/".startswith(f"{path}/") for path in writable)
+    return not log_dir or any(f"{folder}/".startswith(f"{path}/") for path in writable)
 
 
 def _little_shm(spec: JobSpec) -> Iterator[str]:
@@ -156,8 +156,8 @@ def _code_elsewhere(spec: JobSpec) -> Iterator[str]:
     """Warn of a script in another folder than the one that codeDir is copied to."""
     own = spec.modelarts
     folder = posixpath.basename(own.code_dir.rstrip("/"))
-    found = re.match(r"\$\{MA_JOB_DIR\}/([^/]+)/", spec.script)
-    if folder and not own.local_code_dir and found and found[1] != folder:
+    match = re.match(r"\$\{MA_JOB_DIR\}/([^/]+)/", spec.script)
+    if folder and not own.local_code_dir and match and match[1] != folder:
         where = f"the code is put into ${{MA_JOB_DIR}}/{folder}"
         yield f"script={spec.script!r}: {where}, the last folder of modelarts.codeDir"
 
@@ -175,5 +175,5 @@ def _literal(spec: JobSpec) -> Iterator[str]:
     program = [("script", spec.script), *(("args", word) for word in args)]
     others = [("workingDir", spec.working_dir), *((f"env.{name}", text) for name, text in sorted(environment(spec.env).items()))]
     for path, text in (*((path, re.sub(replaced, "", text)) for path, text in program), *others):
-        for found in dict.fromkeys(re.findall(LIKE_VARIABLE, text)):
-            yield f"{path}: {found} stays as it is written, for no shell replaces it by a value{only}"
+        for variable in dict.fromkeys(re.findall(LIKE_VARIABLE, text)):
+            yield f"{path}: {variable} stays as it is written, for no shell replaces it by a value{only}"

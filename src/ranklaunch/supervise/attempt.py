@@ -1,8 +1,8 @@
-"""One attempt: executes a plan after its phases before the launch, decides by the first failure,
-ends everything that it has started, and reports.
+"""One attempt: executes a plan after its phases before the launch, decides by the first failure, ends all processes started here, and
+reports.
 
-Whatever happens first (a failure, a stop request, an error of our own, another node's failure, success of the whole job) becomes the
-ending; nothing that follows changes it. What the job died of is then said by node 0 for all nodes, once all have stopped.
+The first event (a failure, a stop request, an error of our own, another node's failure, success of the whole job) becomes the ending;
+nothing later changes the ending. Once all nodes have stopped, node 0 names the cause of the job's end for all.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ LATER_S = 0.3  # after the launch: a job that succeeds sooner needs none of `run
 
 
 class Attempt:
-    """Public attributes are for the parts of an attempt and for its plugins.
+    """Attempt. Public attributes are for its parts and for its plugins.
 
-    ending: what decided, None until then. finishes: ranks of this node that ended with 0. held: processes of the round, for the next one.
-    launched_at: monotonic seconds, None before the launch. victims_from: monotonic seconds from which ranks are ended for a failure.
-    success: of this node's ranks. notes: about a success, for the verdict.
+    ending: the deciding end, None until then. finishes: ranks of this node with exit code 0. held: processes of the round,
+    for the next one. launched_at: monotonic seconds, None before the launch. victims_from: monotonic seconds from which
+    ranks are ended for a failure. success: of this node's ranks. notes: about a success, for the verdict.
     """
 
     def __init__(self, start: Start, around: Session) -> None:
@@ -462,7 +462,7 @@ class Attempt:
         return first_suspect(self.plan, self.ending, self.nodes.wall, self.children.of_pid(self.ending.pid), self._rank)
 
     def fold_victims(self, *, told: bool = False) -> None:
-        """Keep further lines of ranks that still run off the console: a failure is known, and they are about to be ended for it.
+        """Keep further lines of running ranks off the console: a failure is known, and these ranks are about to be ended for this reason.
 
         told: their launcher ends them at once.
         """
@@ -532,13 +532,13 @@ class Phases:
         """Return the output of a tool, "" if it does not answer."""
         from ranklaunch.hangs.devices import Tool
 
-        said: list[str] = []
-        tool = Tool(argv, self._children.env, self._loop, said.append)
+        chunks: list[str] = []
+        tool = Tool(argv, self._children.env, self._loop, chunks.append)
         tool.ask()
         while tool.running and not self._over():
             self._loop.step()
         tool.close()
-        return "".join(said)
+        return "".join(chunks)
 
     def require(self) -> None:
         """Raise MissingProgramError with the names of all programs that the plan starts and this

@@ -1,5 +1,4 @@
-"""Context of an attempt: the values and tools that it starts with, and the plugins (companions)
-that go along with it.
+"""Context of an attempt: its initial values and tools, and the plugins (companions) beside it.
 
 Plugins watch for hangs, take evidence of failures and note facts about stops, from the launch of an
 attempt to its end. An attempt calls all of its plugins in the same way, and knows none of them by
@@ -37,8 +36,8 @@ PATIENCE_S = 15.0  # for companions after a failure, before the ranks are ended
 
 @dataclass(frozen=True)
 class After:
-    """What came before a round. restarts: what verdict.json says of the rounds before. pause_s: until this one may start. held: what the
-    last one had, and may have left. started: when the first began; "" of the first."""
+    """State before a round. restarts: verdict.json's entries on the rounds before. pause_s: until this one may start. held:
+    the last one's, perhaps left over. started: start of the first; "" for the first."""
 
     restarts: tuple[Mapping[str, Any], ...] = ()
     pause_s: float = 0.0
@@ -49,7 +48,7 @@ class After:
 class Teller:
     """Who tells tools of a job, for as long as its session. Does nothing, at any of these moments."""
 
-    def hang(self, said: Mapping[str, Any]) -> None:
+    def hang(self, alarm: Mapping[str, Any]) -> None:
         """Tell of an alarm about a hang, on node 0. said: as nodes have it."""
 
     def slow(self, event: Mapping[str, Any]) -> None:
@@ -112,11 +111,11 @@ Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
 
 @dataclass(frozen=True)
 class Start:
-    """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. told: what a process that is itself a
-    ranklaunch has found. companions: plugins beside those of running.py. has_plugins:
-    running.py adds its plugins. decide: whether all start again after a failure; again: what they begin with
-    then. after: which rounds were before. run_id: of the job, where it is known here. tell: makes who tells tools of the job, where one
-    is named. work: makes the work that is done in place of the plan's processes."""
+    """Values at the start of an attempt. replan: makes the plan anew once a wait has brought facts. told: findings of an outer
+    ranklaunch process. companions: plugins beside running.py's. has_plugins: True if running.py adds its plugins. decide:
+    decides after a failure if all ranks start again; again: their start values then. after: earlier rounds. run_id: of the
+    job, if known here. tell: makes the notifier of tools, if configured. work: makes the replacement for the plan's
+    processes."""
 
     plan: Plan
     record: Record
@@ -195,7 +194,7 @@ class Companion:
         """Return keys of verdict.json beside the judgement; values are JSON."""
         return {}
 
-    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
+    def notes(self, ending: Ending, suspects: Sequence[Suspect]) -> tuple[str, ...]:
         """Return notes about the failure for the verdicts of all nodes, before it is judged.
         found: suspects of this node."""
         return ()
@@ -285,11 +284,11 @@ class Companions:
             companion.on_deadline(ways)
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
+        result: dict[int, dict[str, Any]] = {}
         for companion in self._all:
             for rank, known in companion.of_ranks().items():
-                found.setdefault(rank, {}).update(known)
-        return found
+                result.setdefault(rank, {}).update(known)
+        return result
 
     def present(self) -> Mapping[str, Any]:
         return {key: value for companion in self._all for key, value in companion.present().items()}
@@ -301,8 +300,8 @@ class Companions:
     def facts(self) -> Mapping[str, Any]:
         return {key: value for companion in self._all for key, value in companion.facts().items()}
 
-    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
-        return tuple(note for companion in self._all for note in companion.notes(ending, found))
+    def notes(self, ending: Ending, suspects: Sequence[Suspect]) -> tuple[str, ...]:
+        return tuple(note for companion in self._all for note in companion.notes(ending, suspects))
 
     def close(self) -> None:
         for companion in self._all:

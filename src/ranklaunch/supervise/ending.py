@@ -140,10 +140,9 @@ def is_stop_too(plan: Plan, ending: Ending, end: End | None, number: int, now: f
 class Circumstances:
     """Knowledge of the supervisor besides its processes.
 
-    memory: kills for memory since the start, by the kernel. explain: the rank that failed, by a
-    launcher's output. told: judgement of a process that is a ranklaunch itself. tail_of_rank: last
-    output of a rank. wall: from monotonic seconds to seconds since 1970 by node 0's clock. daemons:
-    killed carriers of other nodes' ranks. stop: signal and time of the first stop request.
+    memory: kernel kills for memory since the start. explain: the failed rank, by a launcher's output. told: judgement of a
+    process, if a ranklaunch itself. tail_of_rank: last output of a rank. wall: from monotonic seconds to seconds since 1970
+    by node 0's clock. daemons: killed carriers of other nodes' ranks. stop: signal and time of the first stop request.
     """
 
     memory: Memory

@@ -1,10 +1,10 @@
-"""Two processes share the work of ranklaunch, so that a kill of either leaves nothing behind, and a
-stop request reaches the ranks while the kernel holds the supervisor.
+"""Division of ranklaunch into two processes: a kill of either leaves nothing behind, and a stop
+request reaches the ranks while the kernel holds the supervisor.
 
-If ranklaunch is not PID 1, the outer process is the one that the user started: it passes signals
-on, waits, and inherits what the inner process leaves. The inner process is the supervisor. PID 1 is
-the supervisor itself: no process of its container can kill it, and when it dies, the kernel ends
-the others. Its child only checks that it takes its stop requests.
+If ranklaunch is not PID 1, the outer process is the user's child: the outer process passes signals
+on, waits, and adopts the orphans of the inner process. The inner process is the supervisor. PID 1
+is the supervisor itself: no process of its container can kill PID 1, and at its death the kernel
+ends the rest. Its child only checks whether the supervisor takes its stop requests.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def _finish(status: int, deaf: _Deaf | None, will: _Will) -> int:
 
 
 def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
-    """Watch PID 1, and end with it. A PID 1 that the kernel holds is not killed: nobody in the
-    container may do that."""
+    """Watch PID 1, and end together. A PID 1 held by the kernel is not killed: nobody in the container may
+    do so."""
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)  # that pipe is PID 1's
     for number in OURS:
@@ -173,11 +173,11 @@ class _Will:
 
 
 class _Deaf:
-    """Supervisor with a stop request that the kernel may hold before it acts, for example in a
-    write to a mount that does not answer.
+    """Supervisor with a stop request, perhaps held up by the kernel, for example in a write to a mount
+    that does not answer.
 
-    If it is held, its ranks are signalled in its place. It is killed when they have ended, or the
-    grace is over.
+    If the supervisor is held, the guardian signals the ranks instead, and kills the supervisor when the
+    ranks have ended, or the grace is over.
     """
 
     def __init__(self, inner: int, number: int, will: _Will, signals: Signals | None = None) -> None:
@@ -216,9 +216,9 @@ class _Deaf:
             if self._signals:  # if PID 1 goes on now, it must not take the end of its ranks for their success
                 self._signals.keep([self._number])
             self._tell(self._ranks, signal.SIGTERM if self._number in ALARMS else self._number)
-        told = "its ranks were told" if self._had_told else "its ranks are told" if self._ranks else "no rank of it is left"
-        said = f"ranklaunch: {self._why}; {told}{f', and have {self._grace_s:g} s' if self._ranks else ''}"
-        _within(0, _say, said)
+        state = "its ranks were told" if self._had_told else "its ranks are told" if self._ranks else "no rank of it is left"
+        text = f"ranklaunch: {self._why}; {state}{f', and have {self._grace_s:g} s' if self._ranks else ''}"
+        _within(0, _say, text)
 
     def _tell(self, ranks: list[tree.Identity], number: int) -> None:
         hearing = Hearing(number)
@@ -245,9 +245,8 @@ class _Deaf:
 
 
 def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity]:
-    """Return the ranks of a launcher, or the child itself if it is a rank. Halt a launcher that
-    would end its ranks at once: torchrun would first close the log of each rank, and that file
-    may not answer."""
+    """Return the ranks of a launcher, or the child itself if a rank. Halt a launcher that would end its ranks at once:
+    torchrun would first close the log of each rank, and this file may not answer."""
     place = known.get(f"launcher_{child.pid}")
     if not place:
         return [child]
@@ -284,8 +283,8 @@ def _empty(path: str) -> None:
 
 
 def _within(seconds: float, work: Callable[..., object], *args: object) -> None:
-    """Call `work` in a process of its own, and wait for its end at most so many seconds: the
-    file that it writes may not answer either. Call it here if no process is left."""
+    """Call `work` in a process of its own, and wait for its end at most so many seconds: the written file may not answer
+    either. Call `work` here if no process is left."""
     try:
         pid = os.fork()
     except OSError:
@@ -305,20 +304,20 @@ def _within(seconds: float, work: Callable[..., object], *args: object) -> None:
 def _reap(inner: int) -> int | None:
     """Reap the children that have ended. Return the wait status of the supervisor if it is among
     them."""
-    found = None
+    result = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return result
         if pid == 0:
-            return found
+            return result
         if pid == inner:
-            found = status
+            result = status
 
 
 def _sweep(longest_s: float) -> None:
-    """End processes that the supervisor left. It leaves some only if it was killed, or if the kernel holds a process."""
+    """End processes left by the supervisor. Some are left only if the supervisor was killed, or if the kernel holds a process."""
     began, most_s = time.monotonic(), longest_s
     while tree.has_children() and time.monotonic() < began + most_s:
         left = tree.descendants(os.getpid())

@@ -1,7 +1,7 @@
-"""A run below another one of the same job would train everything twice, and take the other's files for those of its own ranks.
+"""Search for an outer run of the same job: an inner run would train everything twice, and take the outer one's files for its own ranks'.
 
-Every process that a run starts has a mark in its environment: which process runs it, for which job, and where its logs are. A mark counts
-as long as that process lives on this machine: one that was carried to another host, or that has outlived its run, names none.
+Every process of a run has a mark in its environment: the run's own process, its job, and its log folder. A mark counts as long as the
+run's process lives on this machine: a mark carried to another host, or left over from an ended run, names none.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ranklaunch.system import tree
 
 @dataclass(frozen=True)
 class Outer:
-    """A run that started, directly or not, what runs here. start: as in tree.Identity. job: its name. logs: its log folder, in which that
-    of its attempt is."""
+    """Outer run: the direct or indirect parent of this one. start: as in tree.Identity. job: its name. logs: its log folder,
+    with its attempt's folder inside."""
 
     pid: int
     start: int
@@ -46,7 +46,7 @@ def outer(env: Mapping[str, str]) -> Outer | None:
     try:
         pid, start, *texts = json.loads(env.get(MARK, "[]"))
         job, logs, attempt = map(str, texts)
-        found = tree.entry(int(pid))
+        process = tree.entry(int(pid))
     except (ValueError, TypeError, RecursionError, OverflowError):
         return None
-    return Outer(int(pid), found.start, job, logs, attempt) if found and found.start == start and found.state not in "ZX" else None
+    return Outer(int(pid), process.start, job, logs, attempt) if process and process.start == start and process.state not in "ZX" else None

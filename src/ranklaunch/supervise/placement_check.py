@@ -1,9 +1,9 @@
-"""Companion of an attempt that compares the ranks that launchers started with the plan: ranks that
-work alone on one of several nodes, two ranks of one place, ranks that start ranks of their own.
-docs/supervision.md has the rows.
+"""Plugin of an attempt for comparing the ranks started by launchers with the plan: ranks working alone
+on one of several nodes, two ranks of one place, ranks with ranks of their own. docs/supervision.md
+has the rows.
 
-It looks until ranks of the plan's world were seen or a step was printed. From then on only ranks
-that are alone end the job.
+The check runs until ranks of the plan's world were seen or a step was printed. From then on only
+ranks working alone end the job.
 """
 
 from __future__ import annotations
@@ -101,18 +101,18 @@ class Placing(Companion):
 
     def _of_alone(self, node: Node, living: Collection[Key]) -> str:
         """Say it once; return why the job ends, "" if it goes on."""
-        found = rules.alone(node, self._job)
-        if self._is_whole or not found or self._attempt.plan.trust.each_node_alone:
+        lone = rules.alone(node, self._job)
+        if self._is_whole or not lone or self._attempt.plan.trust.each_node_alone:
             return ""
         now = self._attempt.loop.clock()
-        if not self._alone or self._alone.process != found.process:
-            self._alone, self._alone_at, self._has_stepped = found, now, False
-            self._attempt.say(f"warning: {self._advice.alone(found)}")
+        if not self._alone or self._alone.process != lone.process:
+            self._alone, self._alone_at, self._has_stepped = lone, now, False
+            self._attempt.say(f"warning: {self._advice.alone(lone)}")
             return ""
-        lives = any(head in living for head in found.heads)
+        lives = any(head in living for head in lone.heads)
         lasts = lives and now - self._alone_at > self._attempt.plan.trust.alone_s
         is_last = len(self._advice.starts) < 2  # else the main one may be behind it
-        return self._advice.alone(found) if (self._has_stepped or lasts) and is_last else ""
+        return self._advice.alone(lone) if (self._has_stepped or lasts) and is_last else ""
 
     # Launchers without ranks
 
@@ -130,12 +130,12 @@ class Placing(Companion):
     def _wrong(self, launcher: Launcher) -> str:
         job = self._attempt.plan.job
         env = variables_of(launcher.process[0])
-        found = Starters().of_words(tree.command(launcher.process[0])[:-1], env)
+        starter = Starters().of_words(tree.command(launcher.process[0])[:-1], env)
         place = OfNode(len(job.nodes), job.node_index, job.master, host=os.uname().nodename)
-        why = place_conflicts.waits_for_nobody(found, place, env) if found else ""
-        if not found or not why:
+        why = place_conflicts.waits_for_nobody(starter, place, env) if starter else ""
+        if not starter or not why:
             return ""
-        return f"{len(job.nodes)} nodes, and the {launcher.name} on node {job.node_index} waits for nobody, {why}: write {found.instead}"
+        return f"{len(job.nodes)} nodes, and the {launcher.name} on node {job.node_index} waits for nobody, {why}: write {starter.instead}"
 
     # Two of one place
 
@@ -143,16 +143,16 @@ class Placing(Companion):
         where = f"rank {rank} of {world}, at {master}:{port}"
         return f"{who} have one place: {where}: each node's launcher needs its own --node_rank: {self._advice.instead()}"
 
-    def _tell(self, found: Sequence[Place]) -> None:
-        if found != self._told:
-            self._told = found
-            self._attempt.nodes.tell_node_0(PLACES, [[each.world, each.master, each.port, each.first, each.last] for each in found])
+    def _tell(self, places: Sequence[Place]) -> None:
+        if places != self._told:
+            self._told = places
+            self._attempt.nodes.tell_node_0(PLACES, [[each.world, each.master, each.port, each.first, each.last] for each in places])
 
     def _on_places(self, node: int, body: Any) -> None:
         """Hear, on node 0, of the places of another node's ranks."""
         self._places[node] = [Place(int(row[0]), str(row[1]), str(row[2]), int(row[3]), int(row[4])) for row in body[: rules.MOST_PLACES]]
-        for other, found in self._places.items():
-            same = rules.common(found, self._places[node]) if other != node else None
+        for other, places in self._places.items():
+            same = rules.common(places, self._places[node]) if other != node else None
             if same and not self._has_stepped and not self._attempt.ending:
                 ranks = errors.numbered(range(same.first, same.last + 1), "rank")
                 text = self._same_place(
@@ -167,8 +167,8 @@ class Placing(Companion):
         trust = self._attempt.plan.trust
         visible = {head.process: _devices(head.process) for head in node.heads if head.within and head.process in living}
         on_cpu = self._attempt.plan.job.accelerator == "cpu"
-        found = None if trust.nested == ALLOW else rules.twice(node, living, self._job, {} if on_cpu else visible)
-        return self._advice.twice(found) if found else ""
+        nested = None if trust.nested == ALLOW else rules.twice(node, living, self._job, {} if on_cpu else visible)
+        return self._advice.twice(nested) if nested else ""
 
     # What ranks write, and words
 

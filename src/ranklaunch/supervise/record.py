@@ -172,8 +172,8 @@ class Record:
         return self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
 
     def ends(self, ends: Mapping[str, Any]) -> None:
-        """Write ends.json. A failure is not reported: the verdict, which comes first, has all that counts. A round that cannot begin
-        has no ends, and its folder would be that of the first."""
+        """Write ends.json. A failure is not reported: the earlier verdict has all important facts. A round unable to begin has no
+        ends; its folder would be the first round's."""
         if not self.failure:
             self._write(folders.ENDS, dict(ends))
 
@@ -273,8 +273,8 @@ def _run_ids(path: str) -> dict[str, str]:
         kept = json.loads(disk.read(disk.own(path), MOST_OF_IDS)) if os.path.lexists(path) else {}
     except (ValueError, RecursionError):
         return {}
-    found = kept.items() if isinstance(kept, dict) else ()
-    return {name: text for name, text in found if isinstance(text, str) and len(text) == ID_LENGTH and text.isalnum()}
+    items = kept.items() if isinstance(kept, dict) else ()
+    return {name: text for name, text in items if isinstance(text, str) and len(text) == ID_LENGTH and text.isalnum()}
 
 
 def _locked(folder: str) -> int:
@@ -318,15 +318,14 @@ def _no_place(folder: str, error: OSError) -> ConfigError:
 
 
 def offered(path: str) -> str:
-    """Return the short text of a file that a node offers to the others; a preparing step made
-    it."""
+    """Return the short text of a file offered by a node to its peers; a preparing step made the file."""
     return disk.read(disk.own(path), MOST_OFFERED).decode("ascii").strip()
 
 
 def copied(path: str) -> str:
     """Return the text of a file. Raises ConfigError if it cannot be read."""
     try:
-        return disk.read(disk.given(path), MOST_COPIED).decode(errors="surrogateescape")
+        return disk.read(disk.readable(path), MOST_COPIED).decode(errors="surrogateescape")
     except OSError as error:
         msg = f"{path}: {error.strerror}; user id {os.getuid()} needs it"
         raise ConfigError(msg) from None
@@ -338,7 +337,7 @@ def made_since(path: str, began: float) -> list[bytes] | None:
     try:
         if os.stat(path).st_mtime < began:
             return None
-        return disk.read(disk.given(path), MOST_SHOWN).splitlines()
+        return disk.read(disk.readable(path), MOST_SHOWN).splitlines()
     except (OSError, disk.NotRegularError):
         return None
 
@@ -350,14 +349,12 @@ def write_file(path: str, text: str, mode: int) -> None:
 
 
 def bequeath(name: str, text: str) -> None:
-    """Hand a fact down to the other process of ranklaunch, which must act in the supervisor's place
-    if that is killed.
+    """Hand a fact down to the other process of ranklaunch, for its actions after a kill of the supervisor.
 
     Names: folder, started, termination_log and failure_file, for the verdict; private, recorders,
-    asked_in and socket, which are removed; judged: exit code of the verdict that was written;
-    grace_s; stop: signal of a stop request, after which a beat comes every second; told: the ranks
-    were signalled; launcher_PID: how many generations below a launcher its ranks are, and the
-    programs through which they come.
+    asked_in and socket, for removal; judged: exit code of the written verdict; grace_s; stop: signal of
+    a stop request, with a beat every second from then on; told: the ranks were signalled; launcher_PID:
+    number of generations from a launcher down to its ranks, and its carrier programs.
     """
     if will >= 0:
         try:

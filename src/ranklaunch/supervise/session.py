@@ -33,8 +33,8 @@ OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
 
 
 def _round_after(start: Start, again: Again, held: Held | None) -> Start:
-    """Return the start of the next round. A round whose folder or plan cannot be made fails at
-    its beginning, so that all nodes hear of it and there is a verdict."""
+    """Return the start of the next round. A round without a possible folder or plan fails at its
+    beginning, so all nodes hear of the failure and there is a verdict."""
     assert start.again
     try:
         return replace(start.again(again, held), companions=start.companions, has_plugins=start.has_plugins, work=start.work)

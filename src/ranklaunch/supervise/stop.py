@@ -1,9 +1,9 @@
-"""End everything that was started, in stages within one grace, all processes in parallel.
+"""End of all started processes: in stages within one grace, for all processes in parallel.
 
-Leaders first: the process that was started for a rank gets the signal alone, so that it can save a checkpoint while its data loading
-workers still live. Where it is a shell that would only die of the signal, what runs in it gets it. Then everybody below ranklaunch gets
-SIGTERM: when the leaders are gone (those that catch it first, and the rest when these are gone too), or when most of the budget is.
-Then, when the budget is spent, SIGKILL, again and again until nothing is left.
+Leaders first: the process started for a rank gets the signal alone, so its data loading workers live while a checkpoint is saved. If
+a leader is a shell that would only die of the signal, the programs in the shell get the signal instead. Then every process below
+ranklaunch gets SIGTERM, as soon as the leaders are gone (first processes with a handler, and the rest after their end), or most of
+the budget is spent. At the end of the budget: SIGKILL, again and again until nothing is left.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Peers(Protocol):
 
 
 class Teller:
-    """Sender of a signal to ranks. In a shell or wrapper that would die of the signal, the programs
-    in it get the signal instead.
+    """Sender of a signal to ranks. If a shell or wrapper would die of the signal, the programs inside get
+    the signal instead.
 
-    look(), called again and again, signals programs that begin to catch it later, and a shell once
-    no program in it does. children: processes that ranklaunch itself has started.
+    look(), called again and again, signals programs once they catch the signal, and a shell once no
+    program in the shell does. children: processes started by ranklaunch itself.
     """
 
     def __init__(self, clock: Callable[[], float], children: Started) -> None:
@@ -81,16 +81,16 @@ class Teller:
         return bool(self._shells or self._spared)
 
     def tell_in_turn(self, ranks: Iterable[tree.Identity], number: int, until: float) -> None:
-        """Signal ranks whose launcher ends all once one has died: first those that catch the signal, for they may be saving, then the
-        others, when these have ended or at `until`."""
-        told, hearing = list(ranks), self._hearing(number)
-        self._bound.update(told)
-        first = [rank for rank in told if hearing.of(rank) or heard_behind(rank, hearing)]
-        others = list(set(told).difference(first))
+        """Signal the ranks of a launcher that ends all after one death. First come ranks with a handler, as they may be saving.
+        The rest follow after these, or at `until`."""
+        signalled, hearing = list(ranks), self._hearing(number)
+        self._bound.update(signalled)
+        first = [rank for rank in signalled if hearing.of(rank) or heard_behind(rank, hearing)]
+        others = list(set(signalled).difference(first))
         if first and others and not self.says_where:
             self._spared.append(Spared(others, number, first, until))
-            told = first
-        self.tell(told, number)
+            signalled = first
+        self.tell(signalled, number)
 
     def tell(self, ranks: Iterable[tree.Identity], number: int) -> None:
         """Send a signal to each rank, or to the processes in it that catch the signal."""
@@ -104,8 +104,9 @@ class Teller:
             self._tell_one(rank, number, heard, [] if heard else heard_behind(rank, hearing))
 
     def _tell_one(self, rank: tree.Identity, number: int, heard: list[tree.Identity], behind: list[tree.Identity]) -> None:
-        """Send a signal to one rank. heard: processes in it that catch the signal. behind: processes behind a wrapper that catch it; looked
-        for before the wrapper dies of it."""
+        """Send a signal to one rank. heard: its processes with a handler. behind: processes with a handler behind a wrapper; looked for
+        before
+        the wrapper dies of the signal."""
         meant = heard or (behind if rank in self._bound or is_to_outlast(rank, behind, number) else [])
         if meant == behind != [] and rank not in self._bound:
             self._shells[rank], self._behind[rank] = (number, None), behind
@@ -124,7 +125,7 @@ class Teller:
         return hearing
 
     def tell_below(self, root: int) -> bool:
-        """Send SIGTERM to those processes below root that catch it. Return True if one of these lives."""
+        """Send SIGTERM to the processes below root with a handler for it. Return True if one of these lives."""
         hearing = Hearing(signal.SIGTERM, told=self._told)
         heard = [process for child in tree.generation(root, 1) for process in hearing.of(child) or heard_behind(child, hearing)]
         self._tell_once(heard, signal.SIGTERM)
@@ -137,8 +138,8 @@ class Teller:
         for number in {number for number, _ in self._shells.values()}:
             hearing = Hearing(number, told=self._told)
             for shell, (_, since) in [each for each in self._shells.items() if each[1][0] == number]:
-                told = [each for each in self._behind.get(shell, ()) if tree.state(each) not in "ZX"]
-                self._look_into(shell, number, told or hearing.of(shell) or heard_behind(shell, hearing), since)
+                living = [each for each in self._behind.get(shell, ()) if tree.state(each) not in "ZX"]
+                self._look_into(shell, number, living or hearing.of(shell) or heard_behind(shell, hearing), since)
 
     def _tell_once(self, heard: list[tree.Identity], number: int) -> None:
         for process in [each for each in heard if each not in self._told]:
@@ -255,14 +256,14 @@ class Stopper:
         return self._teller.says_where
 
     def say_where(self) -> None:
-        """From now on, end ranks in a way that makes Python write their stacks, if it has a handler for that."""
+        """From now on, end ranks in a way that makes Python write their stacks, if Python has a handler."""
         from ranklaunch.evidence.stack_signals import Aborts  # few stops need it
 
         self._teller.aborts = Aborts()
 
     def _tell_rest(self) -> None:
-        """Signal the rest when the leaders are gone: first processes that catch SIGTERM. They may be saving, and need the others for it,
-        such as the tee that still reads their output."""
+        """Signal the rest after the leaders are gone: first processes with a SIGTERM handler. They may be saving, and need the
+        rest, such as the tee still reading their output."""
         if self._told_all:
             return
         if not self._resting:
@@ -419,8 +420,8 @@ class Stopper:
         carriers = [name for launcher in through for name in launcher.CARRIERS]
         generations = max((launcher.DEPTH for launcher in through), default=0)
         leaders = {child.identity for child in self._leaders()}
-        found = [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
-        return [rank for each in found for rank in tree.generation(each.pid, generations)] if generations else found
+        processes = [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
+        return [rank for each in processes for rank in tree.generation(each.pid, generations)] if generations else processes
 
     def _serving(self) -> bool:
         """Return True if a service is still needed: by ranks of other nodes, or by a rank or daemon that came here through it."""

@@ -109,7 +109,7 @@ class Teardown:
         self._attempt.logs.remember()
 
     def _wait_for_stop_request(self) -> None:
-        """Wait for a signal that went to all processes of a job, as Slurm sends it: it may reach the ranks first."""
+        """Wait for a signal sent to all processes of a job, as by Slurm: it may reach the ranks first."""
         attempt = self._attempt
         if any(end.signal in STOPPING and end.signal not in end.told for end in (child.ended for child in attempt.children.ended)):
             attempt.loop.run_until(attempt.around.asked, attempt.loop.clock() + ASKED_S)
@@ -190,8 +190,8 @@ class Teardown:
             attempt.around.terminal.flush_own()
 
     def _shown_of_victims(self, judgement: Judgement, culprit: int | None) -> Collection[int] | None:
-        """Return the ranks of this node whose folded lines are shown after all: ranks that failed before they were signalled. None: all
-        ranks, as somebody asked for the stop. culprit: rank whose last lines are shown anyway."""
+        """Return the ranks of this node with folded lines to show after all: ranks that failed before they were signalled. None:
+        all ranks, as somebody asked for the stop. culprit: rank with last lines shown anyway."""
         if judgement.outcome == "stopped":
             return None
         signalled_at = self._attempt.nodes.wall(self._attempt.victims_from)

@@ -1,7 +1,7 @@
-"""Work whose end nobody can foresee, in a process of its own that may take so much time and memory and no more.
+"""Work with an unforeseeable end, in a child process with limits of time and memory.
 
-What a template of a user's computes, for one: to look at each operation before it is done would not hold, for there are many that make
-much of little, and a single one of them, such as a power, cannot be interrupted within a process.
+Example: the computations of a user's template. A check of each operation beforehand would not hold: many operations make much of
+little, and a single one of them, such as a power, cannot be interrupted within a process.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ WALL_S = 20.0  # for what takes no time of a CPU, such as a FIFO among templates
 
 
 def call(work: Callable[[], Any], what: str) -> Any:
-    """What work returns, as JSON has it: tuples become lists. Its ConfigErrors come out as they are. Raises ConfigError, which names what
-    it was, where it takes too much; WaitError where the system has no process left."""
+    """Return work's result, through JSON: tuples become lists. ConfigErrors of work are raised without change. Raises ConfigError, naming
+    the work, if it takes too much; WaitError if the system has no process left."""
     try:
         child, readable = forked(partial(_work, work))
     except OSError as error:
@@ -48,8 +48,8 @@ def call(work: Callable[[], Any], what: str) -> Any:
 
 
 class Apart:
-    """Work on files that may lie on a mount that does not answer, so that nobody has to wait for its end. work: called in the process; what
-    it returns is the answer. readable: a descriptor by which a loop sees that it may be there. Raises OSError where no process or
+    """Work on files of an unreliable mount, in a child process, so nobody has to wait for the end. work: called in the child; its return
+    value is the answer. readable: a descriptor, readable for a loop once the answer may be there. Raises OSError if no process or
     descriptor is left."""
 
     def __init__(self, work: Callable[[], bytes]) -> None:
@@ -73,7 +73,7 @@ class Apart:
 
 
 def within(work: Callable[[], bytes]) -> bytes | None:
-    """What work on such files returns; None where it takes longer than LOOK_S, or no process is left for it."""
+    """Return the result of work on such files; None after more than LOOK_S, or without a process for the work."""
     try:
         return Apart(work).answer(LOOK_S)
     except OSError:
@@ -101,7 +101,7 @@ def _be_apart(work: Callable[[], bytes], writable: int) -> NoReturn:
 
 
 def forked(become: Callable[[int], NoReturn]) -> tuple[int, int]:
-    """The pid of a child that becomes something else, and a pipe from what it writes to. Raises OSError."""
+    """Fork a child that becomes something else. Return its pid, and a pipe from its output. Raises OSError."""
     readable, writable = os.pipe2(os.O_CLOEXEC)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)  # the child has our handlers, which would tell us of its signals
     try:
@@ -145,13 +145,13 @@ def _execute(argv: Sequence[str], env: Mapping[str, str], stderr: bool, writable
 
 def _result(output: bytes, what: str) -> Any:
     try:
-        found = json.loads(output)
+        content = json.loads(output)
     except (ValueError, RecursionError):
         msg = f"{what}: it takes more than {CPU_S} s of CPU time, {MEMORY >> 20} MiB of memory or {MOST_TOLD >> 20} MiB of text"
         raise ConfigError(msg) from None
-    if "problems" in found:
-        raise ConfigError(found["problems"])
-    return found["result"]
+    if "problems" in content:
+        raise ConfigError(content["problems"])
+    return content["result"]
 
 
 def _read(fd: int, seconds: float) -> bytes:
@@ -168,17 +168,17 @@ def _read(fd: int, seconds: float) -> bytes:
 
 
 def _work(work: Callable[[], Any], writable: int) -> NoReturn:
-    """In the child: never returns. Where it is killed, or runs out of memory, it has told nothing whole."""
+    """Work in the child, and never return. A child killed or out of memory has reported nothing whole."""
     try:
         tree.die_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
         _limit_memory()
         try:
-            told = {"result": work()}
+            outcome = {"result": work()}
         except ConfigError as error:
-            told = {"problems": list(error.problems)}
-        _tell(writable, json.dumps(told).encode())
+            outcome = {"problems": list(error.problems)}
+        _tell(writable, json.dumps(outcome).encode())
     finally:
         os._exit(0)
 

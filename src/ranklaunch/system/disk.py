@@ -1,8 +1,8 @@
-"""The disk: how files are opened, and the real ones behind the read-only view through which platforms and launchers read.
+"""The disk: opening of files, and the read-only view of real files for platforms and launchers.
 
-What is opened is what it seems, a regular file. Where others may write too, a FIFO, a device, a link or a folder may stand in a file's
-place. To open one of these would hang for ever, or change what is not ours. Whatever stands there, nothing here waits for it, and
-nothing is written through it.
+Only regular files are opened. In folders writable by other accounts, a FIFO, a device, a link or a folder may stand in a file's
+place. Opening one of these would hang for ever, or change a foreign file. Nothing here waits for any of them, and
+nothing is written through them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class NotRegularError(ConfigError):
 
 def _not_regular(path: str, kind: str, ours: bool = True) -> NotRegularError:
     what_to_do = "remove it or name another place" if ours else "name another"
-    found = NotRegularError(f"{path}: {kind} is there, where ranklaunch needs a regular file: {what_to_do}")
-    found.kind = kind
-    return found
+    result = NotRegularError(f"{path}: {kind} is there, where ranklaunch needs a regular file: {what_to_do}")
+    result.kind = kind
+    return result
 
 
 def append(path: str) -> int:
@@ -58,7 +58,7 @@ def own(path: str) -> int:
     return _opened(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
-def given(path: str) -> int:
+def readable(path: str) -> int:
     """A descriptor to read a file that somebody else has named, which may be a link to one, as in every Secret of Kubernetes. Raises
     NotRegularError and OSError."""
     return _opened(path, os.O_RDONLY)
@@ -92,8 +92,8 @@ def names(folder: str, most: int) -> list[str]:
 
 
 def lock(folder: str) -> int | None:
-    """A descriptor: as long as it is open, nobody else gets one of this folder; None where somebody else has it. On mounts that have no
-    locks everybody gets one. Raises OSError where the folder cannot be opened."""
+    """Return a descriptor: while it is open, nobody else gets one of this folder; None if somebody else has the lock. On
+    mounts without locks everybody gets one. Raises OSError if the folder cannot be opened."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,7 +162,7 @@ def _all_of(fd: int, most: int) -> bytes:
 def full(folders: Iterable[str]) -> list[tuple[str, str]]:
     """Return the first folder on each file system on which nothing more can be stored, with its usage: "100 % of 2.0 GiB used", or "no
     inode is left". A file system that is mounted read-only is left out: nothing is stored there."""
-    found: dict[int, tuple[str, str]] = {}
+    by_device: dict[int, tuple[str, str]] = {}
     for folder in folders:
         try:
             device, state = os.stat(folder).st_dev, os.statvfs(folder)
@@ -171,8 +171,8 @@ def full(folders: Iterable[str]) -> list[tuple[str, str]]:
         is_full = bool(state.f_blocks and state.f_bavail < state.f_blocks * CANNOT_SAVE)
         if (is_full or (state.f_files and not state.f_favail)) and not state.f_flag & os.ST_RDONLY:
             usage = f"100 % of {shown(state.f_blocks * state.f_frsize)} used" if is_full else "no inode is left"
-            found.setdefault(device, (os.path.abspath(folder), usage))
-    return [*found.values()]
+            by_device.setdefault(device, (os.path.abspath(folder), usage))
+    return [*by_device.values()]
 
 
 def size_of(folder: str) -> int | None:
@@ -192,7 +192,7 @@ def shown(count: int) -> str:
 
 
 def make_folder(path: str) -> bool:
-    """Make a folder and those above it; False if it exists. Of several processes only one gets True. Raises OSError and ValueError."""
+    """Make a folder and its parents; return False if it exists. Of several processes only one gets True. Raises OSError and ValueError."""
     try:
         os.makedirs(path)
     except OSError:  # of a folder that is there a system that cannot be written may say something else
@@ -265,7 +265,7 @@ class DiskFiles:
 
     def text(self, path: str, limit: int) -> str | None:
         try:
-            fd = given(self.real(path))
+            fd = readable(self.real(path))
         except NotRegularError as error:
             msg = f"{error.kind}, not a regular file"
             raise ValueError(msg) from None
@@ -312,7 +312,7 @@ def close_all(descriptors: list[int]) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder with all that is in it, as far as that can be."""
+    """Remove a folder with all its content, as far as possible."""
     import shutil  # larger than all that a start needs of it
 
     shutil.rmtree(path, ignore_errors=True)

@@ -19,11 +19,12 @@ class Address(NamedTuple):
     sockaddr: Any
 
     def open(self) -> socket.socket:
-        """A socket to connect to it with. The kernel gives that any port that is free, at which a service of this job, such as its sshd,
-        may be about to listen: SO_REUSEADDR lets that one in. Raises OSError."""
-        found = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return found
+        """Return a socket for a connection to this address. The kernel gives the socket any free port, even the future listening port of
+        a
+        service of this job, such as its sshd: SO_REUSEADDR lets the service in. Raises OSError."""
+        result = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return result
 
 
 OnAnswer = Callable[[list[Address], str], object]
@@ -114,8 +115,8 @@ def look_up(host: str, port: int, loop: Loop, on_answer: OnAnswer) -> None:
 
 def ipv4(addresses: Iterable[Address]) -> str:
     """The first that other hosts may know this one by too; "" where there is none. A host's own name may stand for 127.0.1.1."""
-    found = [str(address.sockaddr[0]) for address in addresses if address.family == socket.AF_INET]
-    return next((address for address in found if not address.startswith("127.")), found[0] if found else "")
+    texts = [str(address.sockaddr[0]) for address in addresses if address.family == socket.AF_INET]
+    return next((address for address in texts if not address.startswith("127.")), texts[0] if texts else "")
 
 
 def numeric(host: str) -> bool:
@@ -129,7 +130,7 @@ def numeric(host: str) -> bool:
 def resolve(host: str, port: int) -> tuple[list[Address], str]:
     """Addresses, or none and the reason. Blocks for as long as name servers are silent."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         return [], f"its name does not resolve ({getattr(error, 'strerror', None) or error})"
-    return [Address(family, sockaddr) for family, _, _, _, sockaddr in found], ""
+    return [Address(family, sockaddr) for family, _, _, _, sockaddr in infos], ""

@@ -64,8 +64,8 @@ class Loop:
         return time.time() - (self.clock() - clock)
 
     def step(self, most_s: float = math.inf) -> None:
-        """Waits for the next thing to happen and calls back for it. Descriptors come in the order in which they became ready: for
-        pidfds that is the order of the deaths. most_s: seconds that it waits at most."""
+        """Wait for the next event, and call back for it. Descriptors come in the order of their readiness: for
+        pidfds, the order of the deaths. most_s: longest wait in seconds."""
         ready = self._epoll.poll(self._timeout(most_s), max(1, len(self._waiting)))
         for (fd, events), wanted in [(each, self._waiting.get(each[0])) for each in ready]:
             # An end or an error is news for both.

@@ -115,11 +115,11 @@ def of_devices(kind: str, env: Mapping[str, str], slots: int) -> tuple[int, str]
     """Bytes of each device, of the smallest one; and who says so. 0: nobody does. kind: gpu, npu or cpu."""
     if kind == "gpu":
         lines = _answer(NVIDIA, env).split("\n")
-        found = [int(line) for line in map(str.strip, lines) if line.isdecimal()]
-        return (min(found) * MIB, NVIDIA[0]) if found else (0, "")
+        sizes = [int(line) for line in map(str.strip, lines) if line.isdecimal()]
+        return (min(sizes) * MIB, NVIDIA[0]) if sizes else (0, "")
     if kind == "npu":
-        found = [int(number) for number in re.findall(_CAPACITY, _answer(ASCEND, env)) if int(number)]
-        return (max(found) * MIB, ASCEND[0]) if found else (0, "")
+        sizes = [int(number) for number in re.findall(_CAPACITY, _answer(ASCEND, env)) if int(number)]
+        return (max(sizes) * MIB, ASCEND[0]) if sizes else (0, "")
     limit, machine = look().limit, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     whole, who = (limit, "the container's limit") if 0 < limit < machine else (machine, "the machine's memory")
     return whole // slots, f"{who} for {slots} rank{'' if slots == 1 else 's'}"

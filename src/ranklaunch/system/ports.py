@@ -1,4 +1,4 @@
-"""Who has a port that is in use, as far as this process may see it."""
+"""Owner of a port in use, as far as visible to this process."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Holder:
 
 def holder(port: int) -> Holder | None:
     """None where nothing is known of it."""
-    found = sorted(_sockets(port), key=lambda each: each[0] != LISTENS)
-    if not found:
+    sockets = sorted(_sockets(port), key=lambda each: each[0] != LISTENS)
+    if not sockets:
         return None
-    _, uid, inode = found[0]
+    _, uid, inode = sockets[0]
     pid = _owner(inode)
     return Holder(uid, pid, _command(pid) if pid else ())
 

@@ -15,8 +15,9 @@ MOST_QUEUED = 1024 * 1024  # bytes kept for a reader that takes nothing
 class Stream:
     """Connection.
 
-    on_data: called with each piece. on_end: called once when the connection is over, with the error that ended the connection, or None
-    if the other side or finish() closed it; not called after close(). most: bytes that may wait for the other side; 0: MOST_QUEUED.
+    on_data: called with each piece. on_end: called once when the connection is over, with the error as its cause, or None
+    if the other side or finish() closed the connection; not called after close(). most: bytes waiting for the other side,
+    at most; 0: MOST_QUEUED.
     """
 
     def __init__(
@@ -115,8 +116,8 @@ class Stream:
 
 
 def keep_alive(sock: socket.socket, lost_after_s: float) -> None:
-    """Lets the kernel find out that the other host is gone. The kernel there answers for a process that is stopped or that waits for
-    a dead file system, so only a host that is gone counts as gone."""
+    """Let the kernel find out if the other host is gone. The kernel there answers for a stopped process, or one waiting for a
+    dead file system: only a lost host counts as gone."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     step = max(1, int(lost_after_s / 4))

@@ -26,7 +26,7 @@ BY_SDK = (
 
 
 def send(engine: str, text: str, env: Mapping[str, str]) -> int:
-    """The exit code of the program that sent it; what it prints goes to the terminal."""
+    """Return the exit code of the sending program; its output goes to the terminal."""
     if engine == "modelarts":
         raise ConfigError(BY_SDK)
     if engine in BY_FILE:

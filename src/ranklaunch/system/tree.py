@@ -124,13 +124,13 @@ def container_s() -> float | None:
 
 def wait_status(process: Identity) -> int | None:
     """Return the wait status of a zombie; None if it is reaped already or not visible to us."""
-    found = entry(process.pid)
-    return found.status if found and found.state == "Z" and found.start == process.start else None
+    current = entry(process.pid)
+    return current.status if current and current.state == "Z" and current.start == process.start else None
 
 
 def identify(pid: int) -> Identity:
-    found = entry(pid)
-    return Identity(pid, found.start if found else 0)
+    current = entry(pid)
+    return Identity(pid, current.start if current else 0)
 
 
 def is_dead(child: int) -> bool:
@@ -155,23 +155,23 @@ def has_children() -> bool:
 
 def descendants(root: int) -> list[Identity]:
     """Return every living process below root, without zombies."""
-    return [Identity(pid, found.start) for pid, found in _below(root)]
+    return [Identity(pid, each.start) for pid, each in _below(root)]
 
 
 def generation(root: int, number: int) -> list[Identity]:
     """Return the living processes `number` generations below root: 1 for its children."""
     below = by_parent()
     parents = [root]
-    found: list[tuple[int, Entry]] = []
+    children: list[tuple[int, Entry]] = []
     for _ in range(number):
-        found = [each for parent in parents for each in below.get(parent, ())]
-        parents = [pid for pid, _ in found]
-    return [Identity(pid, e.start) for pid, e in found if e.state not in "ZX"]
+        children = [each for parent in parents for each in below.get(parent, ())]
+        parents = [pid for pid, _ in children]
+    return [Identity(pid, e.start) for pid, e in children if e.state not in "ZX"]
 
 
 def names_below(root: int) -> list[str]:
     """Return the names of the programs of all living processes below root."""
-    return [found.name for _, found in _below(root)]
+    return [each.name for _, each in _below(root)]
 
 
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
@@ -186,11 +186,11 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
     parents = [(root, "")]
     while parents:
         parent, name = parents.pop()
-        for pid, found in below.get(parent, ()):
-            if found.name in names and (found.name not in SHELLS or name.startswith("sshd")):
-                parents.append((pid, found.name))
-            elif found.state not in "ZX":
-                result.append(Identity(pid, found.start))
+        for pid, each in below.get(parent, ()):
+            if each.name in names and (each.name not in SHELLS or name.startswith("sshd")):
+                parents.append((pid, each.name))
+            elif each.state not in "ZX":
+                result.append(Identity(pid, each.start))
     return result
 
 
@@ -202,8 +202,8 @@ def command(pid: int) -> list[str]:
 
 def state(process: Identity) -> str:
     """Return the state letter of /proc: T after SIGSTOP; X also for a process that is gone."""
-    found = entry(process.pid)
-    return found.state if found and found.start == process.start else "X"
+    current = entry(process.pid)
+    return current.state if current and current.start == process.start else "X"
 
 
 def _below(root: int) -> Iterator[tuple[int, Entry]]:
@@ -211,10 +211,10 @@ def _below(root: int) -> Iterator[tuple[int, Entry]]:
     below = by_parent()
     parents = [root]
     while parents:
-        for pid, found in below.get(parents.pop(), ()):
+        for pid, each in below.get(parents.pop(), ()):
             parents.append(pid)
-            if found.state not in "ZX":
-                yield pid, found
+            if each.state not in "ZX":
+                yield pid, each
 
 
 def sees_itself() -> bool:
@@ -230,9 +230,9 @@ def by_parent() -> dict[int, list[tuple[int, Entry]]]:
     below: dict[int, list[tuple[int, Entry]]] = {}
     for name in os.listdir("/proc") if sees_itself() else ():
         if name.isdigit():
-            found = entry(int(name))
-            if found:
-                below.setdefault(found.parent, []).append((int(name), found))
+            process = entry(int(name))
+            if process:
+                below.setdefault(process.parent, []).append((int(name), process))
     own = os.getpid()
     if wanted and own in below:
         below[own] = [each for each in below[own] if _group(each[0]) not in wanted]
@@ -255,9 +255,9 @@ def forsake(pid: int, seconds: float = 0.0) -> int | None:
     until = time.monotonic() + seconds
     status = wanted.pop(pid)
     while status in (None, FORSAKEN):
-        ended, found = os.waitpid(pid, os.WNOHANG)
+        ended, result = os.waitpid(pid, os.WNOHANG)
         if ended:
-            return found
+            return result
         if time.monotonic() >= until:
             wanted[pid] = FORSAKEN
             return None
@@ -286,8 +286,8 @@ def send(target: Identity, number: int) -> bool:
     except OSError:  # a kernel before 5.3, or a sandbox without the call
         return _checked_kill(target, number)
     try:
-        found = entry(target.pid)  # read after the open: from here on the fd means this very process
-        if not found or found.start != target.start:
+        current = entry(target.pid)  # read after the open: from here on the fd means this very process
+        if not current or current.start != target.start:
             return False
         signal.pidfd_send_signal(fd, number)
     except PermissionError:  # or a sandbox without the call
@@ -300,8 +300,8 @@ def send(target: Identity, number: int) -> bool:
 
 
 def _checked_kill(target: Identity, number: int) -> bool:
-    found = entry(target.pid)
-    if not found or found.start != target.start:
+    current = entry(target.pid)
+    if not current or current.start != target.start:
         return False
     try:
         return send_to_child(target, number)
@@ -317,9 +317,9 @@ def send_to_child(child: Identity, number: int) -> bool:
     try:
         os.kill(child.pid, number)
     except PermissionError:
-        found = re.search(rb"^Uid:\s*(\d+)", read(f"/proc/{child.pid}/status", 16384), re.MULTILINE)
+        match = re.search(rb"^Uid:\s*(\d+)", read(f"/proc/{child.pid}/status", 16384), re.MULTILINE)
         name = entry(child.pid)
-        refused[child] = f"process {child.pid} ({name.name if name else '?'}) of user {int(found[1]) if found else '?'}"
+        refused[child] = f"process {child.pid} ({name.name if name else '?'}) of user {int(match[1]) if match else '?'}"
         return False
     refused.pop(child, None)
     return True
@@ -351,12 +351,12 @@ _SIGTIMEDWAIT = {"x86_64": b"128", "aarch64": b"137"}  # number of the call
 
 
 class Hearing:
-    """Processes that catch a signal or wait for it, at the time of one look.
+    """Processes with a handler for a signal, or waiting for one, at the time of one look.
 
-    through_all: look below every process that does not catch it; else below shells alone, which
-    would die of the signal and leave their children. told: processes that have caught it before.
-    They count as long as they live: they may have passed the signal on and ignore it since, as
-    timeout does.
+    through_all: look below every process without a handler; else below shells alone, because shells
+    would die of the signal and leave their children. told: processes known to have caught the signal.
+    They count as long as they live: like timeout, they may pass the signal on and then ignore the
+    signal.
     """
 
     def __init__(self, number: int, through_all: bool = False, told: Collection[Identity] = ()) -> None:
@@ -366,16 +366,16 @@ class Hearing:
 
     def of(self, root: Identity) -> list[Identity]:
         """Return the first such process on each way down from root, root included."""
-        found: list[Identity] = []
+        result: list[Identity] = []
         left = [root]
         while left:
             process = left.pop()
             shell = is_shell(process.pid)
             if process in self._told or self._heard_by(process.pid, shell):
-                found.append(process)
+                result.append(process)
             elif shell or self._through_all:
                 left += self.children(process.pid)
-        return found
+        return result
 
     def children(self, pid: int) -> list[Identity]:
         """Return the living children of a process."""
@@ -384,14 +384,14 @@ class Hearing:
                 self._below = by_parent()
             except OSError:  # no descriptor left
                 self._below = {}
-        return [Identity(child, found.start) for child, found in self._below.get(pid, []) if found.state not in "ZX"]
+        return [Identity(child, each.start) for child, each in self._below.get(pid, []) if each.state not in "ZX"]
 
     def _heard_by(self, pid: int, shell: bool) -> bool:
         """Return True if a process catches the signal.
 
-        A shell that waits for a program catches SIGINT, to see whether the program dies of it; with
-        an exit trap it dies of all signals that it catches. It blocks signals only while it starts
-        a program.
+        A shell waiting for a program catches SIGINT, to see whether the program dies of the signal; with an
+        exit trap a shell dies of all signals with a handler. Shells block signals only while starting a
+        program.
         """
         caught, blocked, _ = _dispositions(pid)
         if shell:
@@ -402,7 +402,7 @@ class Hearing:
 def is_pending(pid: int, number: int) -> bool:
     """Return True if a process has been sent a signal and has not taken it yet."""
     text = read(f"/proc/{pid}/status", 16384)
-    return any(_has(int(found, 16), number) for found in re.findall(rb"^(?:Sig|Shd)Pnd:\s*([0-9a-f]+)", text, re.MULTILINE))
+    return any(_has(int(mask, 16), number) for mask in re.findall(rb"^(?:Sig|Shd)Pnd:\s*([0-9a-f]+)", text, re.MULTILINE))
 
 
 def catches(pid: int, number: int) -> bool:
@@ -425,8 +425,8 @@ def _has(signals: int, number: int) -> bool:
 def _dispositions(pid: int) -> list[int]:
     """Return the signals that a process catches, blocks (first thread) and ignores, as bits."""
     text = read(f"/proc/{pid}/status", 16384)
-    found = (re.search(rb"^%s:\s*([0-9a-f]+)" % name, text, re.MULTILINE) for name in (b"SigCgt", b"SigBlk", b"SigIgn"))
-    return [int(each[1], 16) if each else 0 for each in found]
+    match = (re.search(rb"^%s:\s*([0-9a-f]+)" % name, text, re.MULTILINE) for name in (b"SigCgt", b"SigBlk", b"SigIgn"))
+    return [int(each[1], 16) if each else 0 for each in match]
 
 
 def _waits_for_signals(pid: int) -> bool:
@@ -467,14 +467,14 @@ _WORKER = (
 
 def heard_behind(rank: Identity, hearing: Hearing) -> list[Identity]:
     """Return the processes that catch a signal below a rank, through wrappers and shells."""
-    found: list[Identity] = []
+    result: list[Identity] = []
     left = _inside(rank, hearing)
     while left:
         process = left.pop()
         hear = hearing.of(process)
-        found += hear
+        result += hear
         left += [] if hear else _inside(process, hearing)
-    return found
+    return result
 
 
 def is_to_outlast(rank: Identity, behind: list[Identity], number: int) -> bool:
@@ -494,29 +494,29 @@ def _is_read(process: Identity, rank: Identity) -> bool:
         return True
     written = {path for path in out if path.startswith("pipe:")}
     written.update(OTHER_ENDS if any(path.startswith("/dev/pts/") for path in out) else ())
-    found = entry(process.pid)
-    while found and found.parent > 1:
-        if any(reads and path in written for _, path, reads in _opened(found.parent)):
+    reader = entry(process.pid)
+    while reader and reader.parent > 1:
+        if any(reads and path in written for _, path, reads in _opened(reader.parent)):
             return True
-        found = entry(found.parent) if found.parent != rank.pid else None
+        reader = entry(reader.parent) if reader.parent != rank.pid else None
     return False
 
 
 def _opened(pid: int) -> list[tuple[str, str, bool]]:
     """Return the descriptors of a process, their paths, and if each can be read."""
-    folder, found = f"/proc/{pid}/fd", []
+    folder, result = f"/proc/{pid}/fd", []
     with contextlib.suppress(OSError):  # it has ended, or is another user's
         for fd in os.listdir(folder):
             with contextlib.suppress(OSError):
-                found.append((fd, os.readlink(f"{folder}/{fd}"), bool(os.lstat(f"{folder}/{fd}").st_mode & stat.S_IRUSR)))
-    return found
+                result.append((fd, os.readlink(f"{folder}/{fd}"), bool(os.lstat(f"{folder}/{fd}").st_mode & stat.S_IRUSR)))
+    return result
 
 
 def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
     """Return all children of a shell, else the program behind a wrapper.
 
-    The program is the only child, another program, of a parent that only waits. Workers that a rank
-    forks are neither; a process that computes has a helper there.
+    The program is the only child, another program, of a parent that only waits. Workers forked by a rank are neither; the
+    child of a computing process is a helper.
     """
     children = hearing.children(process.pid)
     if is_shell(process.pid):

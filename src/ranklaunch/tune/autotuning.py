@@ -187,10 +187,10 @@ def settled(
     return replace(settings, warnings=(*settings.warnings, *values.warnings))
 
 
-def _shared(config: Mapping[str, Any], given: int, problems: list[str]) -> int:
+def _shared(config: Mapping[str, Any], ranks: int, problems: list[str]) -> int:
     """Return the number of ranks that share a model or a sequence. given: by the section, 0 if not there."""
-    if given:
-        return given
+    if ranks:
+        return ranks
     tensor = config.get("tensor_parallel")
     sizes = {
         "tensor_parallel.autotp_size": tensor.get("autotp_size", 1) if isinstance(tensor, Mapping) else 1,

@@ -1,5 +1,5 @@
 """Memory of a device for training, by the formulas of DeepSpeed's autotuner (get_instantiation_memory_required_per_gpu of
-deepspeed/autotuning/autotuner.py), which suppose Adam. In bytes a parameter:
+deepspeed/autotuning/autotuner.py), made for Adam. In bytes a parameter:
 
               half precision   single
 parameters           2            4      of all ranks from stage 3 on
@@ -149,8 +149,8 @@ def _devices(offload: str) -> tuple[str, str]:
 
 def buckets(config: Mapping[str, Any]) -> float:
     section = config.get("zero_optimization")
-    given = section if isinstance(section, Mapping) else {}
-    sizes = [given.get(name, BUCKET) for name in BUCKETS]
+    settings = section if isinstance(section, Mapping) else {}
+    sizes = [settings.get(name, BUCKET) for name in BUCKETS]
     return sum(size if isinstance(size, (int, float)) and 0 <= size < GIB * GIB else BUCKET for size in sizes) * (
         2 if is_half(config) else 4
     )

@@ -1,11 +1,12 @@
-"""Speed of an experiment, from the file that DeepSpeed writes for autotuning, or else from lines about
-steps in the program's output. Steps that warm up are left out; the median of the others counts.
+"""Speed of an experiment, from the file that DeepSpeed writes for autotuning, or else from lines about steps in the program's output.
+Warm-up steps are left out; the median of the rest counts.
 
-`ranklaunch.hangs.steps` reads the lines. SHAPES lists the kinds that count, the surest first. Notes on some of them:
-- DeepSpeed's timers are read here. With its autotuning on, each step prints "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
+`ranklaunch.hangs.steps` reads the lines. SHAPES lists the counted kinds, the surest first. Notes on some of them:
+- DeepSpeed's timers are read here. With its autotuning on, each step prints
+  "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
   (SynchronizedWallClockTimer.log of deepspeed/utils/timer.py); older versions print "forward" and "backward".
-- Hugging Face's Trainer prints one figure for the whole run, with the steps that warm up.
-- Tokens per second are the throughput as they are. There is no latency: the number of tokens in a sample is unknown.
+- Hugging Face's Trainer prints one figure for the whole run, warm-up steps included.
+- Tokens per second are the throughput without change. There is no latency: the number of tokens in a sample is unknown.
 - A step of a progress bar is taken to be one of the optimizer.
 """
 
@@ -64,8 +65,8 @@ def placed(experiment: Experiment, folder: str) -> dict[str, Any]:
 def info(text: str, output: str = "") -> dict[str, float]:
     """Return facts of the model from a profile run, in parameters and bytes. text: of INFO_FILE. output: of rank 0, with the memory before
     the optimizer's states were made (see_memory_usage of deepspeed/runtime/utils.py)."""
-    found = as_object(text)
-    numbers = {key: _positive(found.get(key)) for key in INFO_KEYS}
+    profile = as_object(text)
+    numbers = {key: _positive(profile.get(key)) for key in INFO_KEYS}
     begun = max((float(size) * GIB for size in _ALLOCATED.findall(output[-MOST_OUTPUT:])), default=0.0)
     return {key: number for key, number in {**numbers, "begun": begun}.items() if number and number < math.inf and any(numbers.values())}
 
@@ -86,9 +87,9 @@ def measured(experiment: Experiment, file: str, output: str) -> Measured:
 
 def _from_file(text: str) -> dict[str, float]:
     """Return DeepSpeed's own figures: forward, backward and step, without the time between steps."""
-    found = as_object(text)
-    latency, throughput = _positive(found.get("latency")), _positive(found.get("throughput"))
-    flops = _positive(found.get("FLOPS_per_gpu"))
+    figures = as_object(text)
+    latency, throughput = _positive(figures.get("latency")), _positive(figures.get("throughput"))
+    flops = _positive(figures.get("FLOPS_per_gpu"))
     if not latency or not throughput:
         return {}
     return {THROUGHPUT: throughput, LATENCY: latency / PER_SECOND, **({FLOPS: flops} if flops else {})}
@@ -124,10 +125,10 @@ def _warm(speeds: Sequence[Speed], start: int) -> list[Speed]:
 
 
 def _timers(line: str) -> Speed | None:
-    found = _TIMERS.search(line)
-    if not found:
+    match = _TIMERS.search(line)
+    if not match:
         return None
-    times = {name: float(value) for name, value in _TIMER.findall(found[1])}
+    times = {name: float(value) for name, value in _TIMER.findall(match[1])}
     forward, backward = (times.get(short, times.get(long)) for short, long in (("fwd", "forward"), ("bwd", "backward")))
     if not forward or not backward or "step" not in times:
         return None

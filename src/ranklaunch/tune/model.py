@@ -138,7 +138,7 @@ WAITING, RUNNING, PRUNED, LEFT = "waiting", "running", "pruned", "not tried"
 def as_object(text: str) -> dict[str, Any]:
     """Return a JSON object; {} for any other text, such as a file cut off in the middle."""
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

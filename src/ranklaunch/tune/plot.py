@@ -65,8 +65,8 @@ class Scale:
         share = (math.log2(micro) - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return round(LEFT + WIDTH * (0.03 + 0.94 * share), 1)
 
-    def y(self, found: float) -> float:
-        return round(TOP + HEIGHT * (1 - found / self.top), 1)
+    def y(self, value: float) -> float:
+        return round(TOP + HEIGHT * (1 - value / self.top), 1)
 
 
 def value(row: Row) -> float:
@@ -116,9 +116,9 @@ def _line(root: ET.Element, scale: Scale, rows: Sequence[Row], look: Mapping[str
     best: dict[int, float] = {}
     for row in rows:
         if row.status == OK:
-            found = best.get(row.micro, value(row))
-            best[row.micro] = (min if scale.metric == LATENCY else max)(found, value(row))
-    points = " ".join(f"{scale.x(micro)},{scale.y(found)}" for micro, found in sorted(best.items()))
+            best_value = best.get(row.micro, value(row))
+            best[row.micro] = (min if scale.metric == LATENCY else max)(best_value, value(row))
+    points = " ".join(f"{scale.x(micro)},{scale.y(best_value)}" for micro, best_value in sorted(best.items()))
     ET.SubElement(root, "polyline", {"points": points, "fill": "none", "stroke-width": "2", **look})
 
 

@@ -120,36 +120,36 @@ def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tupl
 
 
 def _listed(files: Files, folder: str, own: str) -> Sequence[Result]:
-    found = as_object(text_of(files, join(folder, RESULTS), MOST_BYTES))
-    members = found.get("experiments")
-    if found.get("of") != own or not isinstance(members, list):
+    content = as_object(text_of(files, join(folder, RESULTS), MOST_BYTES))
+    members = content.get("experiments")
+    if content.get("of") != own or not isinstance(members, list):
         return ()
-    read = [_result({"schema": found.get("schema"), "of": own, **each}, own) for each in members if isinstance(each, dict)]
+    read = [_result({"schema": content.get("schema"), "of": own, **each}, own) for each in members if isinstance(each, dict)]
     return [each for each in read if each]
 
 
-def _result(found: Mapping[str, Any], own: str) -> Result | None:
+def _result(content: Mapping[str, Any], own: str) -> Result | None:
     """Return None for a result of another search, one that is not whole, or one that was stopped."""
-    if found.get("of") != own or found.get("schema") != SCHEMA or not isinstance(found.get("name"), str):
+    if content.get("of") != own or content.get("schema") != SCHEMA or not isinstance(content.get("name"), str):
         return None
-    if found.get("kind") not in KINDS or found.get("status") not in STATUSES or found["status"] == STOPPED:
+    if content.get("kind") not in KINDS or content.get("status") not in STATUSES or content["status"] == STOPPED:
         return None
-    code, seconds = found.get("exit_code"), found.get("seconds")
+    code, seconds = content.get("exit_code"), content.get("seconds")
     return Result(
-        found["name"],
-        found["kind"],
-        found["status"],
-        _numbers(found.get("metrics")),
-        _numbers(found.get("info")),
+        content["name"],
+        content["kind"],
+        content["status"],
+        _numbers(content.get("metrics")),
+        _numbers(content.get("info")),
         float(seconds or 0.0) if _is_number(seconds) else 0.0,
-        str(found.get("reason") or ""),
+        str(content.get("reason") or ""),
         code if type(code) is int else None,
-        str(found.get("folder") or ""),
+        str(content.get("folder") or ""),
     )
 
 
-def _numbers(found: Any) -> dict[str, float]:
-    return {key: float(value) for key, value in found.items() if _is_number(value)} if isinstance(found, dict) else {}
+def _numbers(content: Any) -> dict[str, float]:
+    return {key: float(value) for key, value in content.items() if _is_number(value)} if isinstance(content, dict) else {}
 
 
 def _is_number(value: Any) -> bool:
@@ -168,8 +168,8 @@ def optimal(search: Search) -> dict[str, Any] | None:
 
 
 def optimal_text(search: Search) -> str:
-    found = optimal(search)
-    return "" if found is None else f"{json.dumps(found, indent=2)}\n"
+    best = optimal(search)
+    return "" if best is None else f"{json.dumps(best, indent=2)}\n"
 
 
 def optimal_words(search: Search, path: str) -> tuple[str, ...]:

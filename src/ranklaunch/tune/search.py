@@ -66,13 +66,13 @@ class Search:
 
     def next(self, free: int) -> tuple[Experiment, ...]:
         """Return experiments to start now. free: number of idle nodes."""
-        found: list[Experiment] = []
+        result: list[Experiment] = []
         for experiment in self._open():
             if experiment.name not in self._asked and experiment.nodes <= free:
                 free -= experiment.nodes
                 self._asked.add(experiment.name)
-                found.append(experiment)
-        return tuple(found)
+                result.append(experiment)
+        return tuple(result)
 
     def tell(self, result: Result) -> None:
         if result.status == STOPPED:

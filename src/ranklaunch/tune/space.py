@@ -1,10 +1,10 @@
 """The candidates: all combinations of stage, offload, micro-batch, accumulation and the user's lists
-whose batch sizes fit each other.
+with matching batch sizes.
 
-- A stage that is a number is fixed, a list is tried; without a stage, all stages are tried.
-- A micro-batch that is a number is one of several candidates, as with DeepSpeed's own tuner; a list is
+- A stage as a number is fixed, a list is tried; without a stage, all stages are tried.
+- A micro-batch as a number is one of several candidates, as with DeepSpeed's own tuner; a list is
   all of them.
-- A train_batch_size that is a number is fixed: it changes what the model learns.
+- A train_batch_size as a number is fixed: another one changes the result of the training.
 """
 
 from __future__ import annotations
@@ -151,11 +151,11 @@ def _stages(settings: Settings, problems: list[str]) -> tuple[int, ...]:
     section = settings.config.get(ZERO)
     if section is not None and not isinstance(section, (Mapping, bool)):
         problems.append(f'{ZERO} {shown(section)}: expected an object such as {{"stage": [1, 2]}}')
-    given = _zero(settings).get("stage")
-    values = given if isinstance(given, list) else [given]
+    stage = _zero(settings).get("stage")
+    values = stage if isinstance(stage, list) else [stage]
     named = [value for value in values if value not in ALL_STAGES]
     if not all(is_whole(value, 0) and value in STAGES for value in named):
-        problems.append(f'{ZERO}.stage {shown(given)}: expected 0, 1, 2, 3, a list of these, or "auto" for all of them')
+        problems.append(f'{ZERO}.stage {shown(stage)}: expected 0, 1, 2, 3, a list of these, or "auto" for all of them')
         return STAGES
     return tuple(sorted(set(named))) if values and named == values else STAGES
 
@@ -167,8 +167,8 @@ def _kept(settings: Settings, problems: list[str]) -> list[Kept]:
 
 
 def _offloads(settings: Settings, key: str, problems: list[str]) -> list[Mapping[str, Any] | None]:
-    given = _zero(settings).get(key)
-    values = [None, "cpu"] if given == "auto" else given if isinstance(given, list) else [given]
+    offload = _zero(settings).get(key)
+    values = [None, "cpu"] if offload == "auto" else offload if isinstance(offload, list) else [offload]
     made: list[Mapping[str, Any] | None] = []
     for value in values or [None]:
         section = {"device": value} if isinstance(value, str) else value
@@ -231,58 +231,58 @@ def _count(settings: Settings, stage: int, lists: Sequence[tuple[str, list[Any]]
 
 def _sizes(settings: Settings, problems: list[str]) -> list[Sizes]:
     """Return all allowed sizes: train = micro x steps x replicas."""
-    given = {key: _numbers(settings, key, problems) for key in (TRAIN, MICRO, STEPS)}
+    allowed = {key: _numbers(settings, key, problems) for key in (TRAIN, MICRO, STEPS)}
     if problems:
         return []
     replicas = settings.replicas
-    uneven = [train for train in given[TRAIN] if train % replicas]
+    uneven = [train for train in allowed[TRAIN] if train % replicas]
     if uneven:
         problems.append(f"{TRAIN} {uneven[0]}: expected a multiple of {replicas}, the ranks that have data of their own")
         return []
-    micros = _micros(settings, given)
+    micros = _micros(settings, allowed)
     made: set[Sizes] = set()
-    tried = (size for micro in micros for size in _with_micro(settings, micro, given))
+    tried = (size for micro in micros for size in _with_micro(settings, micro, allowed))
     for number, size in enumerate(tried):
         made.update([size] if _is_allowed(settings, size) else [])
         if len(made) > MOST_CANDIDATES or number > MOST_TRIED:
             problems.append(f"more than {MOST_CANDIDATES} batch sizes are to be tried: make the lists of the configuration shorter")
             return []
     if not made:
-        asked = ", ".join(f"{key} {' or '.join(map(str, numbers[:8]))}" for key, numbers in given.items() if numbers)
+        asked = ", ".join(f"{key} {' or '.join(map(str, numbers[:8]))}" for key, numbers in allowed.items() if numbers)
         limits = ", ".join(f"{key} {value}" for key, value in settings.section.items() if key.startswith(("min_", "max_")))
-        told = "; ".join(filter(None, (asked, limits)))
-        problems.append(f"no batch sizes fit: {told}: {TRAIN} is {MICRO} x {STEPS} x {replicas} ranks with data of their own")
+        reasons = "; ".join(filter(None, (asked, limits)))
+        problems.append(f"no batch sizes fit: {reasons}: {TRAIN} is {MICRO} x {STEPS} x {replicas} ranks with data of their own")
     return sorted(made, key=lambda size: (size.micro, size.steps))
 
 
 def _numbers(settings: Settings, key: str, problems: list[str]) -> list[int]:
     """Return the user's values, [] for any."""
-    given = settings.config.get(key)
-    if given in (None, "auto") and not isinstance(given, list):
+    number = settings.config.get(key)
+    if number in (None, "auto") and not isinstance(number, list):
         option = settings.arg_mappings.get(key, "")
         text = words.value(settings.words, option) if option else ""
-        given = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
-        return [given] if given else []
-    values = given if isinstance(given, list) else [given]
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+        return [number] if number else []
+    values = number if isinstance(number, list) else [number]
     if not values or not all(is_whole(value, 1) for value in values):
-        problems.append(f'{key} {shown(given)}: expected a whole number from 1 on, a list of these, or "auto"')
+        problems.append(f'{key} {shown(number)}: expected a whole number from 1 on, a list of these, or "auto"')
         return []
     return sorted(set(values))
 
 
-def _micros(settings: Settings, given: Mapping[str, list[int]]) -> list[int]:
+def _micros(settings: Settings, allowed: Mapping[str, list[int]]) -> list[int]:
     if isinstance(settings.config.get(MICRO), list):
-        return given[MICRO]
+        return allowed[MICRO]
     low = settings.section.get("min_train_micro_batch_size_per_gpu", 1)
     high = settings.section.get("max_train_micro_batch_size_per_gpu", max(low, MOST_MICRO))
-    if given[TRAIN]:
-        shares = [train // settings.replicas for train in given[TRAIN]]
+    if allowed[TRAIN]:
+        shares = [train // settings.replicas for train in allowed[TRAIN]]
         return sorted({micro for share in shares for micro in range(low, min(high, share, MOST_MICRO * 64) + 1) if share % micro == 0})
-    most = settings.section.get("max_train_batch_size", MOST) // settings.replicas // min(given[STEPS] or [1])
+    most = settings.section.get("max_train_batch_size", MOST) // settings.replicas // min(allowed[STEPS] or [1])
     high = min(high, most)
     count = settings.section.get("num_tuning_micro_batch_sizes", 0)
     sizes = _spread(low, high, count) if count else [1 << power for power in range(high.bit_length()) if low <= 1 << power <= high]
-    return sorted({*sizes, *(micro for micro in given[MICRO] if low <= micro <= high), *([low] if low <= high else [])})
+    return sorted({*sizes, *(micro for micro in allowed[MICRO] if low <= micro <= high), *([low] if low <= high else [])})
 
 
 def _spread(low: int, high: int, count: int) -> list[int]:
@@ -293,9 +293,9 @@ def _spread(low: int, high: int, count: int) -> list[int]:
     return sorted({round(low * (high / low) ** (number / (count - 1))) for number in range(count)})
 
 
-def _with_micro(settings: Settings, micro: int, given: Mapping[str, list[int]]) -> Iterator[Sizes]:
+def _with_micro(settings: Settings, micro: int, allowed: Mapping[str, list[int]]) -> Iterator[Sizes]:
     unit = micro * settings.replicas
-    trains, steps = given[TRAIN], given[STEPS]
+    trains, steps = allowed[TRAIN], allowed[STEPS]
     if trains:
         known = frozenset(steps)
         yield from (Sizes(micro, train // unit, train) for train in trains if train % unit == 0 and (not steps or train // unit in known))

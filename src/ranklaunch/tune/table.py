@@ -64,13 +64,13 @@ def needs(search: Search) -> list[str]:
     """Return the needed memory of each stage, or the reason if it is not known."""
     settings, info = search.settings, search.info
     stages = {candidate.stage: candidate for candidate in reversed(search.space) if not candidate.reserve}
-    found = {stage: memory.needed(settings, info, stages[stage]) for stage in sorted(stages)}
-    if not all(found.values()):
+    needed = {stage: memory.needed(settings, info, stages[stage]) for stage in sorted(stages)}
+    if not all(needed.values()):
         return ["the number of parameters is not known: nothing is pruned by memory"]
     lines = [
         f"{info['num_params']:.4g} parameters; a device has {memory.shown(settings.memory) if settings.memory else 'an unknown memory'}"
     ]
-    for stage, need in found.items():
+    for stage, need in needed.items():
         if need:
             parts = ", ".join(
                 f"{name} {memory.shown(getattr(need, name))}" for name in ("parameters", "gradients", "optimizer", "overhead")

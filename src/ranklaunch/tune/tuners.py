@@ -72,9 +72,9 @@ def since_best(view: View, stage: int | None = None) -> int:
     for candidate, result in view.trials:
         if stage not in (None, candidate.stage):
             continue
-        found = score(result, view.settings.metric)
-        if found is not None and (best is None or found > best):
-            best, since = found, 0
+        reached = score(result, view.settings.metric)
+        if reached is not None and (best is None or reached > best):
+            best, since = reached, 0
         elif best is not None:
             since += 1
     return since
@@ -107,9 +107,9 @@ def by_grid(view: View) -> Choice:
 def _by_stage(view: View) -> Mapping[int, float]:
     best: dict[int, float] = {}
     for candidate, result in view.trials:
-        found = score(result, view.settings.metric)
-        if found is not None:
-            best[candidate.stage] = max(found, best.get(candidate.stage, found))
+        reached = score(result, view.settings.metric)
+        if reached is not None:
+            best[candidate.stage] = max(reached, best.get(candidate.stage, reached))
     return best
 
 
@@ -137,7 +137,7 @@ def by_model(view: View) -> Choice:
         return _stale(view)
     known = view.features
     measured = [(candidate, score(result, view.settings.metric)) for candidate, result in view.trials]
-    scored = [(candidate, _log(found)) for candidate, found in measured if found is not None]
+    scored = [(candidate, _log(reached)) for candidate, reached in measured if reached is not None]
     pool = order(view.settings, view.left)[:LOOKED_AT]
     if len(scored) < FIRST:
         return Choice(_farthest(view, pool, known))
@@ -151,9 +151,9 @@ def by_model(view: View) -> Choice:
     return Choice(max(pool, key=lambda each: worth[each.name]))
 
 
-def _log(found: float) -> float:
+def _log(reached: float) -> float:
     """Return the logarithm: speeds differ by factors. Latencies come as negative scores."""
-    return math.log(found) if found > 0 else -math.log(-found)
+    return math.log(reached) if reached > 0 else -math.log(-reached)
 
 
 def _farthest(view: View, pool: Sequence[Candidate], known: Mapping[str, Sequence[float]]) -> Candidate:

@@ -21,10 +21,10 @@ def value(words: Sequence[str], option: str) -> str:
     return ""
 
 
-def mappings(words: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+def mappings(words: Sequence[str], of_user: Mapping[str, str]) -> dict[str, str]:
     """Return the user's mappings, and the usual ones for options among the words."""
     usual = {key: option for key, option in USUAL.items() if any(word.partition("=")[0] == option for word in words)}
-    return {**usual, **given}
+    return {**usual, **of_user}
 
 
 def lookup(config: Mapping[str, Any], key: str) -> Any:
@@ -44,8 +44,8 @@ def mapped(config: Mapping[str, Any], arg_mappings: Mapping[str, str]) -> dict[s
     return {option: _text(each) for option, each in values.items() if each is not None and each != "auto" and not isinstance(each, Mapping)}
 
 
-def _text(given: Any) -> str:
-    return str(given).lower() if isinstance(given, bool) else str(given)
+def _text(item: Any) -> str:
+    return str(item).lower() if isinstance(item, bool) else str(item)
 
 
 def changed(words: Sequence[str], path: str, args: Mapping[str, str]) -> tuple[str, ...]:
@@ -59,8 +59,8 @@ def changed(words: Sequence[str], path: str, args: Mapping[str, str]) -> tuple[s
 
 def _names(words: Sequence[str], name: str) -> bool:
     """True if this option names the file: Megatron-DeepSpeed and others have a --deepspeed that is a switch."""
-    given = value(words, name)
-    return bool(given) and not given.startswith("-") and given == path_of(words)
+    file = value(words, name)
+    return bool(file) and not file.startswith("-") and file == path_of(words)
 
 
 def _put(words: list[str], option: str, text: str) -> None:

@@ -449,7 +449,7 @@ def only_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:
 
 
 def before_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:
-    """A failure that is no consequence comes before those that are, however early they were seen."""
+    """A failure that is no consequence comes before all consequences, however early the consequences were seen."""
     early = [each for each in others if each.is_consequence and each.at < first.at]
     return f"{len(early)} earlier failures are consequences" if early else None
 

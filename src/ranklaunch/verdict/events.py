@@ -1,6 +1,7 @@
-"""The events of a job, as each attempt's events.jsonl has them: their names, and the fields of each with their types.
+"""Events of a job, as in each attempt's events.jsonl: their names, and the fields of each with their types.
 
-events.json has the table. Those who read a file of events go by it, and the documentation shows it. Fields are only ever added.
+events.json has the table. Readers of events files rely on this table, and the documentation shows it. Fields are only
+ever added.
 """
 
 from __future__ import annotations

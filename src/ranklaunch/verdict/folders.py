@@ -1,12 +1,12 @@
-"""The names of what a job leaves behind, for those who write it and those who look for it. Paths are text; nothing here touches a disk.
+"""Names of a job's files and folders, for their writers and readers. Paths are text; nothing here touches a disk.
 
-    LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, ends.json, rank_<r>.log, times_<i>, and what
-                                               launchers keep
-        evidence/node_<i>/<n>/                 what was taken the n-th time
-        records/node_<i>/                      what ranks and launchers write of themselves (ranklaunch.rankside)
+    LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, ends.json, rank_<r>.log, times_<i>, and
+                                               files of launchers
+        evidence/node_<i>/<n>/                 the n-th collection of evidence
+        records/node_<i>/                      records of ranks and launchers about themselves (ranklaunch.rankside)
 
-What ranks that were started again in place leave is below it, in restart_<r>/, with the same names; the attempt's own verdict.json is the
-end of all. The middle two are there where several jobs or nodes may have one log folder.
+Ranks started again in place write below the attempt, in restart_<r>/, with the same names; the attempt's own verdict.json is the end
+of all. The two parts in brackets exist where several jobs or nodes may share one log folder.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ def rank_log(attempt: str, rank: int) -> str:
 
 
 def times(folder: str, node: int) -> str:
-    """When each part of the logs in a folder came, as this node's supervisor has seen it: a line `f NUMBER NAME` for each log, and one
-    `NUMBER END MICROSECONDS` for each part of it, which goes on from where the one before has ended. Time is since 1970, by node 0's clock
-    where it is known."""
+    """Return the path of the times of the logs' parts in a folder, as seen by this node's supervisor: a line `f NUMBER NAME` for each
+    log,
+    and one `NUMBER END MICROSECONDS` for each part, which begins at the end of the part before. Time is since 1970, by node 0's clock if
+    known."""
     return join(folder, f"times_{node}")
 
 
@@ -79,7 +80,7 @@ def killed_after(clock: str) -> int:
 
 
 def evidence(attempt: str, node: int) -> str:
-    """Of one node, with a folder in it for each time that it was taken."""
+    """Return one node's evidence folder, with a folder inside for each time of capture."""
     return join(join(attempt, EVIDENCE), f"node_{node}")
 
 

@@ -1,4 +1,4 @@
-"""What happened, as a value: who was the culprit, who the victims, and why."""
+"""The job's outcome, as a value: the culprit, the victims, and the reason."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 
 @dataclass(frozen=True)
 class KnownError:
-    """What the catalogue of known errors says of a line that a process wrote. kind: "cause",
-    "consequence" of another rank's failure, "stopped": somebody told the process to end, or
-    "unknown": no entry of its own knows the line. source: where that can be read. retry: whether
-    the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on other
-    hosts), "" where nobody knows."""
+    """Explanation of a process's line by the catalogue of known errors. kind: "cause", "consequence" of
+    another rank's failure, "stopped": somebody signalled the process, or "unknown": no entry of its own
+    knows the line. source: place of the proof. retry: may the same job go well at a new start: "no",
+    "yes", "elsewhere" (on other hosts), "" if unknown."""
 
     name: str
     kind: str
@@ -39,9 +38,8 @@ class KnownError:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it.
-    rank: None for a launcher, a preparing step or ranklaunch itself. time: of its exception if it wrote one down, else of its end, UTC by
-    node 0's clock."""
+    """Process with a failure that decided, or could have. exit_code: 128+N after a kill by signal N. rank: None for a
+    launcher, a preparing step or ranklaunch itself. time: of its end, UTC by node 0's clock."""
 
     node: int
     rank: int | None
@@ -99,12 +97,12 @@ class Note:
 
 @dataclass(frozen=True)
 class Failure:
-    """What a launcher's own output says of the rank that failed first.
+    """Report in a launcher's own output about the first failed rank.
 
-    exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank,
-    signal) of those that the launcher ended. at: monotonic seconds, where it is known when the rank
-    ended. name: of what is no rank, and not the launcher itself. host: of the node, as the launcher
-    calls it, where it does not say which of the job's that is.
+    exit_code: 128+N after a kill by signal N. node: None for the node of this launcher. victims: (rank,
+    signal) of the ranks ended by the launcher. at: monotonic seconds of the rank's end, None if
+    unknown. name: of a process that is neither a rank nor the launcher. host: the launcher's name for
+    the node, if the output does not give the node's index in the job.
     """
 
     rank: int | None
@@ -120,10 +118,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Suspect:
-    """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text
-    for people, "" for a sentence about the culprit. late: the process was told to end, and may have
-    caught the exception that it shows. because: rules that explained it by records; () where those
-    of verdict.blame do."""
+    """A possible failure of the job. at: seconds since 1970 by node 0's clock. reason: text for people, ""
+    for a sentence about the culprit. late: the process was signalled before its end, and may have
+    caught the exception in its output. because: rules with an explanation by records; () if rules of
+    verdict.blame explain the end."""
 
     node: int
     at: float
@@ -168,13 +166,12 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Ending:
-    """What decided on a node; nothing that follows changes it.
+    """The deciding event on a node; nothing later changes the decision.
 
-    judgement: of the node at that moment. Its reason is "" where the end of a process says it, and
-    its culprit None where a process of this node decided. Its rules are those that named suspects
-    of a hang. at: monotonic seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the
-    child whose end decided. killed: ranklaunch itself was killed. hung: the job hung.
-    from_elsewhere: another node decided.
+    judgement: of the node then. Its reason is "" if the end of a process gives the reason, and its
+    culprit None if a process of this node decided. Its rules named suspects of a hang. at: monotonic
+    seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the child with the deciding end.
+    killed: ranklaunch itself was killed. hung: the job hung. from_elsewhere: another node decided.
     """
 
     judgement: Judgement

@@ -25,4 +25,4 @@ def path(reader: Reader) -> str:
 
 def _text(reader: Reader, variable: Variable[str]) -> str:
     """Return a variable's text, without a note of it in the plan."""
-    return next((found.value for found in reader.candidates(variable)), "")
+    return next((candidate.value for candidate in reader.candidates(variable)), "")

@@ -1,8 +1,8 @@
-"""A user's own configuration file of accelerate, with the platform's counts and addresses in it.
+"""A user's own configuration file of accelerate, with the platform's counts and addresses added.
 
-All other keys stay as they are. A file that contradicts the job is refused, with the key and its value. Files are JSON, or the part of YAML
-that `accelerate config` writes: keys, one level of keys below a key without a value, and scalars, which mean what they mean to PyYAML.
-Anything else is refused with its line, not guessed. Messages do not repeat the line: its value may be a secret.
+All other keys stay unchanged. A file with a contradiction to the job is refused, with the key and its value. Files are JSON, or the
+part of YAML that `accelerate config` writes: keys, one level of keys below a key without a value, and scalars with the meaning of
+PyYAML. Anything else is refused with its line, not guessed. Messages do not repeat the line: its value may be a secret.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ _UNCLEAR = re.compile(
 
 
 def merged(job: Job, reader: Reader, path: str, where: str, ours: Config, options: set[str]) -> Config:
-    """Return the file's values with those of this node. where: how messages call the file. ours: all values without a file. options: those
-    that the user gives accelerate."""
+    """Return the file's values with the values of this node. where: the file's name in messages. ours: all values without a file.
+    options:
+    accelerate's options given by the user."""
     try:
         theirs = _load(reader, path)
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
 """Choice of nodes and of their devices, in DeepSpeed's words: --include and --exclude, --num_nodes and --num_gpus.
 
-The choice is made before anything is planned, so that nodes, ranks and the muster are those that are left. DeepSpeed itself is then told
-no more than a hostfile of these nodes cannot say.
+The choice is made before the plan, so nodes, ranks and the muster have only the chosen ones. DeepSpeed itself then gets only the part
+of the choice that a hostfile of these nodes cannot say.
 """
 
 from __future__ import annotations
@@ -70,26 +70,26 @@ def narrowed(job: Job, reader: Reader, extra: Iterable[Option], source: str) -> 
     for option in extra:
         if option.name in OPTIONS and option.value not in ("", "-1"):  # -1 is DeepSpeed's default for the numbers
             reader.offer(OPTIONS[option.name], f"{source} {option.name}", option.value)
-    given = [variable for variable in VARIABLES if reader.given(variable)]
-    if not given:
+    filters = [variable for variable in VARIABLES if reader.is_set(variable)]
+    if not filters:
         return job
-    first = given[0]
-    if len(given) > 1 and first in (INCLUDE, EXCLUDE):
-        all_given = " beside ".join(reader.candidates(variable)[0].quoted for variable in given)
-        reader.problem(f"{all_given}: DeepSpeed takes one of them: a choice of nodes and slots, what that leaves out, or numbers of them")
+    first = filters[0]
+    if len(filters) > 1 and first in (INCLUDE, EXCLUDE):
+        quoted = " beside ".join(reader.candidates(variable)[0].quoted for variable in filters)
+        reader.problem(f"{quoted}: DeepSpeed takes one of them: a choice of nodes and slots, what that leaves out, or numbers of them")
     left = _left(job, reader, first)
-    told = reader.told(first)
+    described = reader.described(first)
     if not any(left):
-        reader.problem(f"{told}: nothing is left of the job's {job.world_size} slots")
+        reader.problem(f"{described}: nothing is left of the job's {job.world_size} slots")
     reader.check()
-    return _with_slots(job, reader, left, told)
+    return _with_slots(job, reader, left, described)
 
 
 def _left(job: Job, reader: Reader, first: Variable[object]) -> list[Slots]:
     """Return the slots of each node that a choice leaves."""
     left = _numbered(job, reader) if first in (NUM_NODES, NUM_GPUS) else _named(job, reader, EXCLUDE if first is EXCLUDE else INCLUDE)
     if first is not INCLUDE or job.has_peers:  # of one node, DeepSpeed refuses devices that it does not see
-        _refuse_missing(job, reader, left, reader.told(first))
+        _refuse_missing(job, reader, left, reader.described(first))
     if first is not EXCLUDE:
         return left
     return [tuple(slot for slot in range(node.slots) if slot not in slots) for node, slots in zip(job.nodes, left)]
@@ -110,10 +110,10 @@ def capacity(node: Node) -> int:
 
 def _numbered(job: Job, reader: Reader) -> list[Slots]:
     """Return the slots of each node by --num_nodes and --num_gpus."""
-    nodes = reader.get(NUM_NODES) if reader.given(NUM_NODES) else len(job.nodes)
-    slots = reader.get(NUM_GPUS) if reader.given(NUM_GPUS) else 0
+    nodes = reader.get(NUM_NODES) if reader.is_set(NUM_NODES) else len(job.nodes)
+    slots = reader.get(NUM_GPUS) if reader.is_set(NUM_GPUS) else 0
     if nodes > len(job.nodes):
-        reader.problem(f"{reader.told(NUM_NODES)}: expected at most {len(job.nodes)}, the nodes of this job")
+        reader.problem(f"{reader.described(NUM_NODES)}: expected at most {len(job.nodes)}, the nodes of this job")
     return [tuple(range(slots or node.slots)) if node.index < nodes else () for node in job.nodes]
 
 
@@ -128,22 +128,22 @@ def _named(job: Job, reader: Reader, variable: Variable[Chosen]) -> list[Slots]:
             named[nodes[host].index] = slots or tuple(range(nodes[host].slots))
         else:
             hint = f"{nearest(host, nodes)}; they are {clipped(', '.join(nodes))}"
-            reader.problem(f"{reader.told(variable)}: no node of this job is called {clipped(host)}{hint}")
+            reader.problem(f"{reader.described(variable)}: no node of this job is called {clipped(host)}{hint}")
     reader.check()
     return named
 
 
-def _refuse_missing(job: Job, reader: Reader, named: Sequence[Slots], told: str) -> None:
-    """Refuse slots that a node lacks. If nobody has counted a node's slots, its devices are those that are named."""
+def _refuse_missing(job: Job, reader: Reader, named: Sequence[Slots], described: str) -> None:
+    """Refuse slots missing on a node. If nobody has counted a node's slots, its devices are the named ones."""
     reading = reader.ledger.reading(SLOTS.value)
     lacking = [node for node, slots in zip(with_hosts(job).nodes, named) if slots and slots[-1] >= node.slots]
     if lacking and not (reading and reading.source == "default"):
         node = lacking[0]
         has = f"{clipped(node.host)} has no slot {named[node.index][-1]}, it has slots 0 to {node.slots - 1}"
-        reader.problem(f"{told}: {has}; {SLOTS.both} says how many there are")
+        reader.problem(f"{described}: {has}; {SLOTS.both} says how many there are")
 
 
-def _with_slots(job: Job, reader: Reader, left: Sequence[Slots], told: str) -> Job:
+def _with_slots(job: Job, reader: Reader, left: Sequence[Slots], described: str) -> Job:
     """Return the job with these slots of its nodes. Nodes without slots come last, as idle ones."""
     order = sorted(job.nodes, key=lambda node: not left[node.index])
     nodes: list[Node] = []
@@ -159,6 +159,6 @@ def _with_slots(job: Job, reader: Reader, left: Sequence[Slots], told: str) -> J
         return chosen
     # The nodes meet at another one than the platform says, and nothing that it says of node 0 holds.
     if not chosen.master:
-        reader.problem(f"{told}: without node 0 ({job.master}) another one is the first, which has no name: name all by {HOSTS.both}")
-    reader.note(MASTER_ADDR, chosen.master, told)
+        reader.problem(f"{described}: without node 0 ({job.master}) another one is the first, which has no name: name all by {HOSTS.both}")
+    reader.note(MASTER_ADDR, chosen.master, described)
     return replace(chosen, own_address="", own_master=False)

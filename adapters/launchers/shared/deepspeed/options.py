@@ -28,13 +28,13 @@ ELASTIC, LEAST, MOST = "--elastic_training", "--min_elastic_nodes", "--max_elast
 
 def judge_elastic(job: Job, reader: Reader, extra: Sequence[str], source: str, *, hands_on: bool) -> None:
     """Refuse elastic training that its agents cannot start on these nodes. hands_on: a runner on node 0 passes the option to the others."""
-    given, _, _ = PARSER.read(extra)
-    if ELASTIC not in given:
+    values, _, _ = PARSER.read(extra)
+    if ELASTIC not in values:
         return
     has = f"{source} has {ELASTIC}"
     nodes = len(job.nodes)
     # None for DeepSpeed's default (-1), and for what is no number, which it refuses by itself.
-    least, most = (number(given.get(name, "")) or nodes for name in (LEAST, MOST))
+    least, most = (number(values.get(name, "")) or nodes for name in (LEAST, MOST))
     if least > nodes:
         reader.problem(f"{has}: {LEAST} {least}: expected at most {nodes}, the nodes of this job, or its agents would wait for more")
     if most < nodes:
@@ -103,5 +103,5 @@ def expanded(values: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str
     """Replace the variables that values name, and take off backslashes, as the shell does by which DeepSpeed hands them over."""
     known = dict(env)
     for name, value in values.items():
-        known[name] = re.sub(_REFERENCE, lambda found: found["escaped"] or known.get(found["name"], ""), value)
+        known[name] = re.sub(_REFERENCE, lambda match: match["escaped"] or known.get(match["name"], ""), value)
     return {name: known[name] for name in values}

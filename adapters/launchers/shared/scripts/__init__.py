@@ -1,1 +1,1 @@
-"""A user's shell script: its commands, as far as they are known before it runs, and those of them that start ranks."""
+"""A user's shell script: its commands, as far as known before the run, and the commands that start ranks."""

@@ -1,7 +1,7 @@
-"""Shell scripts that start ranks themselves, by a launcher among their commands.
+"""Shell scripts with a launcher among their commands: they start ranks themselves.
 
-Such a script is started once on each node. Variables give it what a person would write into it: the number of nodes, the index of this
-one, and the address of node 0.
+Such a script runs once on each node. Variables replace a person's entries in the script: the number of nodes, the index
+of this one, and the address of node 0.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ranklaunch.files import Files, absolute, text_of
 
 @dataclass(frozen=True)
 class Script:
-    """Shell script that starts ranks.
+    """Shell script for starting ranks.
 
-    path: as the user wrote it. commands: the commands that start ranks, each once per spelling. env: variables for the script. unset:
-    variables that the script must not inherit.
+    path: in the user's spelling. commands: commands that start ranks, each once per spelling. env: variables for the
+    script. unset: variables not to be inherited.
     """
 
     path: str
@@ -42,7 +42,7 @@ class Script:
 
     def wrong(self, place: Place) -> str:
         """Return why no launcher in it starts this node's ranks of the job, as the end of a sentence; "" if one does, or nobody knows."""
-        reasons = [place_conflicts.reason(found, place) for found in self.starts]
+        reasons = [place_conflicts.reason(start, place) for start in self.starts]
         return reasons[0] if all(command.reached for command in self.commands) and all(reasons) else ""
 
     def shows_when_it_runs(self, place: Place) -> bool:
@@ -61,8 +61,8 @@ def starts(program: Program, env: Mapping[str, str], cwd: str, files: Files) -> 
     if not path and program.name in SHELLS:
         text = starters.text_of_option(program.args)
     trapped = re.search(r"\btrap\b[^\n]*(?:\bexit\b|\$\?)", text)
-    found = Starters().in_script(text, env, args, env, files, cwd)
-    return [start._replace(judged=True) if trapped else start for start in found]
+    commands = Starters().in_script(text, env, args, env, files, cwd)
+    return [start._replace(judged=True) if trapped else start for start in commands]
 
 
 def source(job: Job, reader: Reader) -> str:
@@ -72,15 +72,14 @@ def source(job: Job, reader: Reader) -> str:
 
 
 def find(job: Job, reader: Reader, known: Starters, text: str, env: dict[str, str]) -> Script | None:
-    """Return the script that the program is, if it starts ranks. job: with the slots of the platform. env: variables that the script
-    gets."""
+    """Return the program as a script, if it starts ranks. job: with the slots of the platform. env: variables for the script."""
     path, *args = _file(job.program)
     # What the script reads stays as it is: the script was written for the platform's value.
     stays = {*env, *re.findall(r"\$\{?(\w+)", text)}.difference(only_secrets(reader.env))
     unset = tuple(name for name in misleading(reader.env) if name not in stays)
     inherited = {name: value for name, value in reader.env.items() if name not in unset}
-    found = tuple(known.in_script(text, {**inherited, **env}, args, reader.env, reader.files, job.folder or reader.cwd))
-    return Script(path, found, env, unset) if found else None
+    commands = tuple(known.in_script(text, {**inherited, **env}, args, reader.env, reader.files, job.folder or reader.cwd))
+    return Script(path, commands, env, unset) if commands else None
 
 
 def _file(program: Program) -> Sequence[str]:

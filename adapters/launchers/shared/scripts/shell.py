@@ -1,18 +1,19 @@
-"""Simple commands of a shell script, in order, with the values of parameters that are known before the script runs.
+"""Simple commands of a shell script, in order, with the values of parameters known before the script runs.
 
     N=2; if test -e x; then exec torchrun --nnodes $N --master_port "$(port)" $(more); fi
 
-has two commands: `test -e x`, and `exec torchrun --nnodes 2 --master_port PIECE UNKNOWN`. Both stand in a condition, so neither is reached
-for sure. A command with a variable that a condition sets, or a loop or function, is yielded once for each of its values.
+has two commands: `test -e x`, and `exec torchrun --nnodes 2 --master_port PIECE UNKNOWN`. Both stand in a condition, so neither is
+reached for sure. A command with a variable set by a condition, loop or function is yielded once for each value of the variable.
 
 Limits:
 - UNKNOWN (any number of words): $(...), backticks, ${NAME%x}, arguments after `shift` or `set -- ARGS`. PIECE (a part of one word): the
-  same within quotes, $((...)), and what the shell itself sets ($RANDOM, $?). $(which X) and $(command -v X) are X; $(hostname) is HOSTNAME.
-- What a subshell sets holds behind it too. Of the values of a variable the last eight count.
+  same within quotes, $((...)), and variables of the shell itself ($RANDOM, $?). $(which X) and $(command -v X) are X; $(hostname) is
+  HOSTNAME.
+- Values set by a subshell hold behind the subshell too. Of the values of a variable the last eight count.
 - A here-document without its last line is read as commands.
-- "$*" and an array's name alone are all of its items. The default in ${NAME:-DEFAULT} is divided into words, even where it is quoted.
+- "$*" and an array's name alone are all of its items. The default in ${NAME:-DEFAULT} is divided into words, even in quotes.
 - Not seen: empty words, brackets more than five deep.
-- The text of an `eval` is read, but no `eval` within that text.
+- The text of an `eval` is read, but no `eval` within this text.
 """
 
 from __future__ import annotations
@@ -156,15 +157,15 @@ class _Shell:
             yield from self._flush(judged=_reads_status(words))
         asked, before = self._asked, self._pipeline
         self._pipeline, self._inner = [], []
-        found = [*self._run(words, not (self._level or asked))]
+        commands = [*self._run(words, not (self._level or asked))]
         for text in dict.fromkeys(self._inner):
-            found += self._commands_in(text)
+            commands += self._commands_in(text)
         judged = self._condition or operator in ("&&", "||")
         self._pipeline = before + [
             each._replace(
                 judged=each.judged or judged, piped=each.piped or operator == "|", background=each.background or operator == "&"
             )
-            for each in found
+            for each in commands
         ]  # fmt: skip
         self._in_pipeline = operator == "|"
         self._asked = operator == "||" or (operator == "&&" and (asked or words[0] in _TESTS))
@@ -257,15 +258,15 @@ class _Shell:
             return
         name, more, items, text = assignment.groups()
         if items is None:
-            found: list[str | None] = [" ".join(words) for words in self._variants([text])]
+            values: list[str | None] = [" ".join(words) for words in self._variants([text])]
         else:
             sources = [token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"]
-            found = [_NEXT + _NEXT.join(words) for words in self._variants(sources)]
+            values = [_NEXT + _NEXT.join(words) for words in self._variants(sources)]
         if more:
             before = self._values(name)
-            found = [(before[max(0, len(before) - 1 - i)] or "") + (value or "") for i, value in enumerate(found)]
-        found.reverse()  # the newest last
-        known = found if certain else [*self._values(name), *found]
+            values = [(before[max(0, len(before) - 1 - i)] or "") + (value or "") for i, value in enumerate(values)]
+        values.reverse()  # the newest last
+        known = values if certain else [*self._values(name), *values]
         self._assigned[name] = [*dict.fromkeys(known)][-_MOST_VALUES:]
 
     def _values(self, name: str) -> list[str | None]:

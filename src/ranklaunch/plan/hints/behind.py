@@ -1,4 +1,4 @@
-"""Options that ranklaunch has too, but which stand behind the program and so are the program's own: it may know them, or they stand in the
+"""Options of ranklaunch behind the program, and so the program's own: the program may know them, or they stand in the
 wrong place."""
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ _TORCHRUNS = ("__nproc_per_node", "__nnodes", "__node_rank")
 
 def names(program: Program) -> tuple[str, ...]:
     """In their order."""
-    found = dict.fromkeys(word.partition("=")[0] for word in program.args if word.startswith("--"))
-    known = {variable.option for variable in every_variable()} if found else set()
-    return tuple(name for name in found if name in known)
+    words = dict.fromkeys(word.partition("=")[0] for word in program.args if word.startswith("--"))
+    known = {variable.option for variable in every_variable()} if words else set()
+    return tuple(name for name in words if name in known)
 
 
 def hint(program: Program) -> str:

@@ -36,9 +36,11 @@ def elsewhere(option: str) -> str:
 
 
 def said(names: Iterable[str], env: Mapping[str, str], known: Collection[str]) -> tuple[str, ...]:
-    found = sorted(name for name in names if env[name].strip() and not _is_link(name, env[name]))
-    return tuple(_each(found[:SAID], known)) + (
-        (f"{counted(len(found) - SAID, 'more variable')} begin with RANKLAUNCH_ and are none of ranklaunch's",) if len(found) > SAID else ()
+    unknown = sorted(name for name in names if env[name].strip() and not _is_link(name, env[name]))
+    return tuple(_each(unknown[:SAID], known)) + (
+        (f"{counted(len(unknown) - SAID, 'more variable')} begin with RANKLAUNCH_ and are none of ranklaunch's",)
+        if len(unknown) > SAID
+        else ()
     )
 
 

@@ -1,7 +1,7 @@
-"""Starts the recording of this Python process, then runs the sitecustomize that this file shadows.
+"""Start of the recording of this Python process, then of the sitecustomize shadowed by this file.
 
-Every Python interpreter imports this file as it starts, because ranklaunch puts this folder at the front of PYTHONPATH for ranks. So the
-file imports nothing of ranklaunch, fails silently, and keeps to syntax that Python 2.7 can parse.
+Every Python interpreter imports this file at its start, because ranklaunch puts this folder at the front of PYTHONPATH
+for ranks. So the file imports nothing of ranklaunch, fails silently, and keeps to syntax valid in Python 2.7.
 """
 
 import os
@@ -27,10 +27,10 @@ def _run_shadowed():
         import imp
 
         try:
-            found = imp.find_module("sitecustomize", search)
+            shadowed = imp.find_module("sitecustomize", search)
         except ImportError:
             return
-        imp.load_module("sitecustomize", *found)
+        imp.load_module("sitecustomize", *shadowed)
         return
     # importlib itself is not imported: these two modules are part of every interpreter.
     import _frozen_importlib

@@ -81,8 +81,8 @@ def _evidence(report: Report) -> Iterator[Step]:
         return
     of = (*_suspects(report), *((report.culprit,) if report.culprit else ()))
     nodes = [each.node for each in of] or [-1]
-    found = [each for each in last.evidence if each.node == nodes[0]] or last.evidence
-    folder = os.path.join(report.folder, found[-1].folder)
+    taken = [each for each in last.evidence if each.node == nodes[0]] or last.evidence
+    folder = os.path.join(report.folder, taken[-1].folder)
     yield Step("See the evidence: stacks, states of processes, devices:", folder)
 
 

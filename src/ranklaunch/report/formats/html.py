@@ -55,7 +55,7 @@ def shown(report: Report) -> str:
 def _drawings(report: Report, rounds: Sequence[tuple[Attempt, Round]]) -> dict[str, object]:
     """Return what has places by the clock or by rank."""
     scale = axis.over(report.began, report.ended)
-    found = ranks.ranks_of(report)
+    every_rank = ranks.ranks_of(report)
     timeline = [span for attempt in report.attempts for span in attempt.timeline]
     lines = lanes.lines_of(report) if report.began else []
     some = lanes.chosen(lines)
@@ -72,11 +72,11 @@ def _drawings(report: Report, rounds: Sequence[tuple[Attempt, Round]]) -> dict[s
         "chosen": some,
         "crowd": list(lanes.crowd(lines, scale)) if len(some) < len(lines) else [],
         "legend": lanes.legend([*timeline, *spans, *marks]),
-        "plots": plots.plots(report, scale, found.odd),
-        "ranks": found,
-        "rows": ranks.worth(found),
-        "note": ranks.note(found),
-        "dots": ranks.dots(found),
+        "plots": plots.plots(report, scale, every_rank.odd),
+        "ranks": every_rank,
+        "rows": ranks.worth(every_rank),
+        "note": ranks.note(every_rank),
+        "dots": ranks.dots(every_rank),
     }
 
 
@@ -118,7 +118,7 @@ def _notes(report: Report) -> list[str]:
     nodes = [node for each in report.attempts[-1].rounds for node in each.nodes]
     of_nodes = [f"node {node.node}: {each}" for node in nodes for each in node.troubles]
     more = len(report.troubles) - MOST_NOTES
-    found = list(report.troubles[:MOST_NOTES]) + ([f"and {more} more"] if more > 0 else [])
-    found += [*dict.fromkeys(of_nodes)][:MOST_NOTES]
+    notes = list(report.troubles[:MOST_NOTES]) + ([f"and {more} more"] if more > 0 else [])
+    notes += [*dict.fromkeys(of_nodes)][:MOST_NOTES]
     jobs = ", ".join(report.other_jobs[:20])
-    return found + ([f"Other jobs in the same folder: {jobs}"] if jobs else [])
+    return notes + ([f"Other jobs in the same folder: {jobs}"] if jobs else [])

@@ -55,6 +55,6 @@ def _harmless(value: object) -> object:
     return _ODD.sub(_escape, value) if isinstance(value, str) and _ODD.search(value) else value
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

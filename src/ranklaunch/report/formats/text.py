@@ -12,8 +12,8 @@ WIDTH = 140
 
 
 def shown(report: Report) -> str:
-    told = report.accounting
-    buckets = [(label, getattr(told.buckets, name)) for name, label in model.BUCKETS.items()]
+    accounting = report.accounting
+    buckets = [(label, getattr(accounting.buckets, name)) for name, label in model.BUCKETS.items()]
     rounds = [(attempt, each) for attempt in report.attempts for each in attempt.rounds]
     text = template.rendered(
         "text.j2",
@@ -23,7 +23,7 @@ def shown(report: Report) -> str:
         before=rounds[:-1],
         exceptions=exception_records.alike(report.exceptions),
         steps=[*advice.look(report), *advice.others(report)],
-        buckets=[each for each in buckets if each[1] > 0 and each[1] >= 0.0005 * told.wall_s],
+        buckets=[each for each in buckets if each[1] > 0 and each[1] >= 0.0005 * accounting.wall_s],
         WIDTH=WIDTH,
     )
     lines = (line[: 4 * WIDTH] for line in text.strip("\n").split("\n"))

@@ -116,8 +116,8 @@ def _scope(mark: Mark) -> str:
 
 
 def _process(line: Line, pid: int, tid: int, process: Process, node: OnNode, restart: int) -> Iterator[Event]:
-    """Its life, and within it what it did until its first step, and each step that was seen. Where nothing tells when it began or ended,
-    its steps do."""
+    """Yield the life of a process, its phases up to the first step, and each seen step. Without a known begin or end, the steps set the
+    limits."""
     steps = [each.at for each in (*process.steps[:1], *process.steps[-1:])]
     times = [at for at in (process.began, process.first_output, process.ended, *steps) if at is not None]
     if not times:

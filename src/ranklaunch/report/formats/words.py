@@ -134,8 +134,8 @@ def who(culprit: Culprit) -> str:
 def apart(report: Report) -> list[Culprit]:
     """Return failures with a known cause of their own, another one than the culprit's: no victims of the culprit."""
     first = report.culprit.error if report.culprit else None
-    found = [each for each in report.attempts[-1].failures if each.error and each.error.kind == blame.CAUSE]
-    return [each for each in found if not first or (each.error and (each.error.name, each.error.line) != (first.name, first.line))]
+    with_cause = [each for each in report.attempts[-1].failures if each.error and each.error.kind == blame.CAUSE]
+    return [each for each in with_cause if not first or (each.error and (each.error.name, each.error.line) != (first.name, first.line))]
 
 
 def failure(culprit: Culprit) -> str:
@@ -149,7 +149,7 @@ def end(exit_code: int | None, signal: str) -> str:
 
 
 def process_end(process: Process) -> str:
-    """Return how a rank ended, and whether it was a stop that ended it."""
+    """Return a rank's end as text, and if a stop caused it."""
     ended = end(process.exit_code, process.signal)
     if not (ended and process.sent):
         return ended
@@ -164,13 +164,13 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def figures(told: Accounting) -> list[str]:
+def figures(accounting: Accounting) -> list[str]:
     """Return the first step, interruptions and recoveries of a job, as far as they are known."""
-    first = told.time_to_first_step_s
-    found = [] if first is None else [f"first step after {lasted(first)}"]
-    found += [counted(told.interruptions, "interruption")] if told.interruptions else []
-    recovered = ", ".join(lasted(each) for each in told.time_to_recover_s[-3:])
-    return found + ([f"back at a first step after {recovered}"] if recovered else [])
+    first = accounting.time_to_first_step_s
+    texts = [] if first is None else [f"first step after {lasted(first)}"]
+    texts += [counted(accounting.interruptions, "interruption")] if accounting.interruptions else []
+    recovered = ", ".join(lasted(each) for each in accounting.time_to_recover_s[-3:])
+    return texts + ([f"back at a first step after {recovered}"] if recovered else [])
 
 
 def memory(kilobytes: int) -> str:

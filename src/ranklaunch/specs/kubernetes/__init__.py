@@ -1,1 +1,1 @@
-"""What Kubernetes has in a pod, where users give it as Kubernetes has it."""
+"""Kubernetes' own parts of a pod, for users' values in Kubernetes' form."""

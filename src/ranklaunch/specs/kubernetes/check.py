@@ -1,5 +1,5 @@
-"""What is wrong with an object that a user gives as Kubernetes has it: what an API server refuses, or drops without a word where an
-engine's definition does not look into pods."""
+"""Errors in a user's object in Kubernetes' form: parts refused by an API server, or dropped silently if an engine's
+definition does not look into pods."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _field(word: str) -> tuple[str, str]:
 
 
 def problems(path: str, kind: str, value: object) -> Iterator[str]:
-    """Each with the place of what is wrong. kind: a type's name, a list of it ([]), or a map of it ({})."""
+    """Yield each problem with its place. kind: a type's name, a list of the type ([]), or a map of the type ({})."""
     kind = kind.rstrip("!")
     if kind.endswith("[]"):
         yield from _in_list(path, kind[:-2], value)
@@ -54,8 +54,8 @@ def problems(path: str, kind: str, value: object) -> Iterator[str]:
     elif kind in SCALARS:
         fits, expected = SCALARS[kind]
         if not fits(value):
-            found = repr(value) if kind == "name" else _shown(path, value)  # of a Secret, which is none itself
-            yield f"{path}: expected {expected}, found {found}"
+            shown_value = repr(value) if kind == "name" else _shown(path, value)  # of a Secret, which is none itself
+            yield f"{path}: expected {expected}, found {shown_value}"
     elif kind != "anything" and value not in kind.split("|"):
         yield f"{path}={_shown(path, value)}: expected {_either(kind.split('|'))}"
 
@@ -81,15 +81,15 @@ def _in_object(path: str, kind: str, value: object) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{path}={_shown(path, value)}: expected an object with {_either(list(fields))}"
         return
-    given = {name: each for name, each in value.items() if each is not None}  # null is nothing to Kubernetes too
-    for name, each in given.items():
+    present = {name: each for name, each in value.items() if each is not None}  # null is nothing to Kubernetes too
+    for name, each in present.items():
         if name in fields:
             yield from problems(f"{path}.{name}", fields[name], each)
         else:
             yield f"{path}.{name}: {_unknown(kind, str(name), fields)}"
-    yield from (f"{path}.{name}: required" for name, holds in fields.items() if holds.endswith("!") and name not in given)
-    if given.keys() <= fields.keys():  # else one may be meant by a name that there is not
-        yield from _one(path, kind, list(given))
+    yield from (f"{path}.{name}: required" for name, holds in fields.items() if holds.endswith("!") and name not in present)
+    if present.keys() <= fields.keys():  # else one may be meant by a name that there is not
+        yield from _one(path, kind, list(present))
 
 
 def _unknown(kind: str, name: str, fields: Mapping[str, str]) -> str:
@@ -98,17 +98,17 @@ def _unknown(kind: str, name: str, fields: Mapping[str, str]) -> str:
     return f"unknown key{nearest(name, fields) or f': expected {_either(list(fields))}'}"
 
 
-def _one(path: str, kind: str, given: list[str]) -> Iterator[str]:
-    if kind == "EnvVar" and {"value", "valueFrom"} <= set(given):
+def _one(path: str, kind: str, names: list[str]) -> Iterator[str]:
+    if kind == "EnvVar" and {"value", "valueFrom"} <= set(names):
         yield f"{path}: expected one of value and valueFrom"
     if kind not in ONE_OF:
         return
     legal = [name for name in types()[kind] if name not in ONE_OF[kind]]
-    found = [name for name in given if name in legal]
-    if len(found) != 1:
-        told = ", ".join(found) or "none"
+    chosen = [name for name in names if name in legal]
+    if len(chosen) != 1:
+        described = ", ".join(chosen) or "none"
         what = "one source" if kind == "Volume" else "one of them"
-        yield f"{path}: expected {what}, {COMMON.get(kind, ', '.join(legal))}, found {told}"
+        yield f"{path}: expected {what}, {COMMON.get(kind, ', '.join(legal))}, found {described}"
 
 
 def _either(words: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Objects beside the job: who may reach its pods, who reads their metrics, and when somebody is told."""
+"""Objects beside the job: access to its pods, readers of their metrics, and alerts."""
 
 from __future__ import annotations
 

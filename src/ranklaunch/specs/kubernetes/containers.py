@@ -13,10 +13,10 @@ from ranklaunch.specs.pod import CONTAINERS, DERIVED, set_by_values
 OF_RUNNING = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")  # what a container that is to end has none of
 
 
-def mounts(path: str, given: object, volumes: Sequence[object], taken: Sequence[str] = ()) -> Iterator[str]:
+def mounts(path: str, values: object, volumes: Sequence[object], taken: Sequence[str] = ()) -> Iterator[str]:
     """taken: paths that others are mounted at."""
-    found = objects(given)
-    for mount in found:
+    volume_mounts = objects(values)
+    for mount in volume_mounts:
         if mount.get("name") is not None and mount["name"] not in volumes:
             yield f"{path}: name {mount.get('name')!r}: no volume of this name in volumes"
         if mount.get("mountPath") is not None and not str(mount["mountPath"]).startswith("/"):
@@ -24,7 +24,7 @@ def mounts(path: str, given: object, volumes: Sequence[object], taken: Sequence[
         below = str(mount.get("subPath") or "")
         if below.startswith("/") or ".." in below.split("/"):
             yield f"{path}: subPath {below!r}: expected a path within the volume"
-    paths = [str(mount.get("mountPath")) for mount in found]
+    paths = [str(mount.get("mountPath")) for mount in volume_mounts]
     if len({*paths, *taken}) < len(paths) + len(taken):
         yield f"{path}: expected different mountPaths" + (f"; ranklaunch's own: {', '.join(taken)}" if taken else "")
 
@@ -32,8 +32,8 @@ def mounts(path: str, given: object, volumes: Sequence[object], taken: Sequence[
 def problems(spec: JobSpec, volumes: Sequence[object]) -> Iterator[str]:
     yield from _environment(spec)
     names: list[object] = [CONTAINERS.get(spec.engine, "train")]
-    for place, given in (("initContainers", spec.init_containers), ("extraContainers", spec.extra_containers)):
-        for index, container in enumerate(given):
+    for place, containers in (("initContainers", spec.init_containers), ("extraContainers", spec.extra_containers)):
+        for index, container in enumerate(containers):
             path = f"{place}[{index}]"
             yield from _container(path, container, volumes, ends=place == "initContainers" and not container.get("restartPolicy"))
             names.append(container.get("name"))

@@ -1,7 +1,7 @@
-"""What the objects that a pod is made of may have. Made by tools/pod_fields.py from the schemas of Kubernetes 1.35; do not edit.
+"""Fields of a pod's objects. Made by tools/pod_fields.py from the schemas of Kubernetes 1.35; do not edit.
 
-A line has a type and its fields, each with what it holds: a type, a list of it ([]), a map of it ({}), one of some words (a|b). ! is what
-must be there. A quantity is text or a number, a word text or an integer, a name that of an object.
+A line has a type and its fields, each with its kind of value: a type, a list of a type ([]), a map of a type ({}), one of some words
+(a|b). ! marks a required field. A quantity is text or a number, a word text or an integer, a name the name of an object.
 """
 
 from __future__ import annotations

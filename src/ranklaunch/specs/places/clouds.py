@@ -24,7 +24,7 @@ def line(spec: JobSpec, cd: bool = False) -> str:
 
 def sky(spec: JobSpec) -> Body:
     own, kind = spec.cloud, spec.cloud.accelerator
-    resources = common.given(
+    resources = common.non_empty(
         infra=own.infra,
         accelerators=f"{kind}:{spec.devices_per_node}" if kind else "",
         cpus=f"{spec.resources.cpu}+" if spec.resources.cpu else "",
@@ -36,7 +36,7 @@ def sky(spec: JobSpec) -> Body:
     return {
         "name": spec.name,
         "num_nodes": spec.nodes,
-        **common.given(resources=resources, workdir=own.code, envs=_env(spec), secrets=dict.fromkeys(sorted(own.secrets))),
+        **common.non_empty(resources=resources, workdir=own.code, envs=_env(spec), secrets=dict.fromkeys(sorted(own.secrets))),
         "run": line(spec, cd=True),
     }
 
@@ -44,7 +44,7 @@ def sky(spec: JobSpec) -> Body:
 def dstack(spec: JobSpec) -> Body:
     own, memory = spec.cloud, spec.resources.memory
     gpu = {"name": own.accelerator, "count": spec.devices_per_node} if own.accelerator else None
-    resources = common.given(
+    resources = common.non_empty(
         cpu=f"{spec.resources.cpu}.." if spec.resources.cpu else "",
         memory=f"{in_units(memory, GIBI)}GB.." if memory else "",
         gpu=gpu,
@@ -58,7 +58,7 @@ def dstack(spec: JobSpec) -> Body:
         "image": common.image(spec),
         "env": {**_env(spec), **secrets},  # a list takes no line breaks
         "commands": [line(spec)],
-        **common.given(
+        **common.non_empty(
             working_dir=spec.working_dir,
             resources=resources,
             spot_policy="spot" if own.spot else "",
@@ -76,7 +76,7 @@ def aws_batch(spec: JobSpec) -> Body:
         "command": common.command(spec),
         "environment": [{"name": name, "value": text} for name, text in _env(spec).items()],
         "resourceRequirements": list(_requirements(spec)),
-        **common.given(
+        **common.non_empty(
             secrets=[{"name": name, "valueFrom": own.secrets[name]} for name in sorted(own.secrets)],
             linuxParameters={"sharedMemorySize": _mebibytes(spec.shm.size_limit)} if spec.shm.size_limit else None,
             instanceType=own.instance_type,
@@ -93,7 +93,7 @@ def aws_batch(spec: JobSpec) -> Body:
             "mainNode": 0,
             "nodeRangeProperties": [{"targetNodes": f"0:{spec.nodes - 1}", "container": container}],
         },
-        **common.given(retryStrategy=_retries(spec), timeout={"attemptDurationSeconds": deadline} if deadline else None),
+        **common.non_empty(retryStrategy=_retries(spec), timeout={"attemptDurationSeconds": deadline} if deadline else None),
     }
 
 
@@ -109,7 +109,7 @@ def _mebibytes(quantity: str) -> int:
 
 
 def _retries(spec: JobSpec) -> Body | None:
-    """What fits first counts: a code that is never to start anew ends the job, any other starts it."""
+    """Return the retry rules. The first match counts: a code that forbids restarts ends the job, any other restarts the job."""
     if not spec.restart.max_restarts:
         return None
     never = [{"onExitCode": str(code), "action": "EXIT"} for code in sorted(spec.restart.no_retry_exit_codes)]
@@ -126,14 +126,14 @@ def azureml(spec: JobSpec) -> Body:
         "type": "command",
         "display_name": spec.name,
         "command": line(spec, cd=True),
-        **common.given(code=own.code),
+        **common.non_empty(code=own.code),
         "environment": {"image": common.image(spec)},
         "compute": own.compute,
         "resources": {
             "instance_count": spec.nodes,
-            **common.given(shm_size=f"{_mebibytes(spec.shm.size_limit)}m" if spec.shm.size_limit else ""),
+            **common.non_empty(shm_size=f"{_mebibytes(spec.shm.size_limit)}m" if spec.shm.size_limit else ""),
         },
-        **common.given(distribution=several, environment_variables=_env(spec), limits={"timeout": deadline} if deadline else None),
+        **common.non_empty(distribution=several, environment_variables=_env(spec), limits={"timeout": deadline} if deadline else None),
     }
 
 

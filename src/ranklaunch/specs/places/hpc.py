@@ -105,9 +105,9 @@ def _directives(spec: JobSpec) -> Iterator[str]:
             continue
         if spec.engine == "pbs" and _is(directive, "-J"):
             yield f"batch.directives: {directive!r}: an array's jobs have one number, by which their ports are chosen; submit one for each"
-        found = next((name for name in ONE_OF[spec.engine] if _is(directive, name)), "")
-        if found:
-            yield f"batch.directives: {directive!r}: the script has {found} already, by {ONE_OF[spec.engine][found]}"
+        own_option = next((name for name in ONE_OF[spec.engine] if _is(directive, name)), "")
+        if own_option:
+            yield f"batch.directives: {directive!r}: the script has {own_option} already, by {ONE_OF[spec.engine][own_option]}"
 
 
 def _is(directive: str, name: str) -> bool:

@@ -1,5 +1,5 @@
-"""Output of a command of the user that is needed before a plan can be made. It has a deadline,
-and a stop request ends it."""
+"""Output of a user's command, needed before a plan can be made. The command has a deadline, and a stop
+request ends it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ MOST_BYTES = 16 * 1024 * 1024
 def ask(
     command: str, what: str, env: Mapping[str, str], timeout_s: float, say: Callable[[str], None], signals: Signals | None = None
 ) -> str | None:
-    """Run a command by a shell, and return its output; None if a stop request came first, which
-    stays among the signals. what: name of the command in messages. Raises ConfigError if it
-    fails, WaitError at the deadline."""
+    """Run a command by a shell, and return its output; None if a stop request came first. The request stays among the signals.
+    what: name of the command in messages. Raises ConfigError on failure, WaitError at the deadline."""
     taken: list[int] = []
     try:
         child, readable = forked(partial(_become, command, env, signals))
@@ -71,13 +70,13 @@ def _read(
 ) -> str | None:
     """Read the output up to the end of the command, whoever else holds the pipe and however
     early it is closed. Return None at a stop request. taken: gets the signals that came."""
-    began, told = time.monotonic(), bytearray()
+    began, output = time.monotonic(), bytearray()
     progress = began + FIRST_PROGRESS_S
     poll = select.poll()
     for readable in (fd, *((signals.fd,) if signals else ())):
         poll.register(readable, select.POLLIN)
     pause_s = LOOK_S
-    while len(told) <= MOST_BYTES:
+    while len(output) <= MOST_BYTES:
         now, ended = time.monotonic(), tree.is_dead(child)
         if not ended and now >= began + timeout_s:
             raise _too_long(what, timeout_s)
@@ -91,9 +90,9 @@ def _read(
             if any(number in STOPPING for number in taken):
                 return None
         block = os.read(fd, 65536) if fd in ready else b""
-        told += block
+        output += block
         if ended and not block:
-            return told.decode(errors="surrogateescape")
+            return output.decode(errors="surrogateescape")
         if fd in ready and not block:
             poll.unregister(fd)  # closed: what is left is its end, which is near as a rule
             pause_s = SOON_S

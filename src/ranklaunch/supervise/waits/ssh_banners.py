@@ -48,15 +48,15 @@ class Banners:
             host, _, port = server.rpartition(":")
             self._lookups.ask(host.strip("[]"), int(port), partial(self._connect, server))
 
-    def _connect(self, server: str, found: Sequence[lookup.Address], why: str) -> None:
+    def _connect(self, server: str, addresses: Sequence[lookup.Address], why: str) -> None:
         if self._closed:
             return
-        if not found:
+        if not addresses:
             self._again(server, why)
             return
-        sock = found[0].open()
+        sock = addresses[0].open()
         self._open[sock] = self._loop.after(ANSWER_S, self._failed, server, sock, "no SSH banner")
-        error = sock.connect_ex(found[0].sockaddr)
+        error = sock.connect_ex(addresses[0].sockaddr)
         if error not in (0, errno.EINPROGRESS):
             self._failed(server, sock, os.strerror(error))
         else:

@@ -13,7 +13,7 @@ LOOK_S = 0.5
 
 
 class Renewed:
-    """plan: by the table that was there a while ago; replan: by the one that is there then. tell: that this node is ready by another."""
+    """plan: by the rank table of a while ago; replan: by the table at the time of the call. tell: report readiness by another plan."""
 
     def __init__(self, plan: Plan, files: Files, loop: Loop, replan: Callable[[], Plan], tell: Callable[[Plan], None]) -> None:
         self._path = files.real(plan.job.rank_table)

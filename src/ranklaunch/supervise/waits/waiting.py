@@ -1,8 +1,6 @@
-"""Waits before the launch, each with a deadline. At least every 30 s a line says what is still
-missing.
+"""Waits before the launch, each with a deadline. At least every 30 s a line names the missing part.
 
-Such a line also tells a platform's hang detector, which watches input and output, that the
-container is alive.
+Such a line also shows a platform's hang detector, watching input and output, that the container is alive.
 """
 
 from __future__ import annotations
@@ -152,9 +150,9 @@ class HostsResolve:
             name = self._asking.pop(0)
             self._lookups.ask(name, 0, partial(self._answered, name))
 
-    def _answered(self, name: str, found: Sequence[lookup.Address], why: str) -> None:
-        if found:
-            self.addresses[name] = lookup.ipv4(found) or name
+    def _answered(self, name: str, addresses: Sequence[lookup.Address], why: str) -> None:
+        if addresses:
+            self.addresses[name] = lookup.ipv4(addresses) or name
             self._unresolved.pop(name, None)
             self._ask()
         else:

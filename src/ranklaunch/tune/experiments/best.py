@@ -25,8 +25,8 @@ RUN_LOGS = folders.BEST  # in the log directory
 
 @dataclass(frozen=True)
 class Chosen:
-    """The best configuration, as node 0 sends it. args: options of the program that follow from it.
-    port: of the muster of the run."""
+    """Best configuration, as sent by node 0. args: the resulting options of the program. port: of the
+    muster of the run."""
 
     config: Mapping[str, Any]
     args: Mapping[str, str]

@@ -25,21 +25,21 @@ DESCRIPTION = "The fastest DeepSpeed configuration that fits, by trying: each ex
 USAGE = "ranklaunch tune [OPTIONS] -- PROGRAM [ARGS...]"
 
 
-def is_dry(argv: list[str], env: Mapping[str, str]) -> options.Given | None:
+def is_dry(argv: list[str], env: Mapping[str, str]) -> options.CommandLine | None:
     """Return the options if the search is only to be shown, else None."""
-    given = _read(argv, env)
-    return given if sites.reader_of(given.request).get(tuning.DRY_RUN) else None
+    command_line = _read(argv, env)
+    return command_line if sites.reader_of(command_line.request).get(tuning.DRY_RUN) else None
 
 
-def _read(argv: list[str], env: Mapping[str, str]) -> options.Given:
+def _read(argv: list[str], env: Mapping[str, str]) -> options.CommandLine:
     parser = options.JobParser("tune", DESCRIPTION, USAGE, tuning.VARIABLES)
-    given = options.read(parser, argv, env)
-    return replace(given, request=replace(given.request, account=options.own_account()))
+    command_line = options.read(parser, argv, env)
+    return replace(command_line, request=replace(command_line.request, account=options.own_account()))
 
 
-def show(given: options.Given) -> int:
+def show(command_line: options.CommandLine) -> int:
     """Print the space, pruned candidates with reasons, and the order. Start and write nothing."""
-    site = sites.make(given.request)
+    site = sites.make(command_line.request)
     settings = sites.settings(site)
     search = Search(settings, sites.known(site, settings))
     sys.stdout.write("".join(f"{line}\n" for line in table.described(search)))
@@ -47,7 +47,7 @@ def show(given: options.Given) -> int:
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
-    given = _read(argv, env)
+    command_line = _read(argv, env)
     kept: list[Folder] = []
 
     def make_plan(request: Request) -> Plan:
@@ -63,7 +63,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
             kept.append(Folder(site))
         return sites.plan_of_search(site)
 
-    start, _ = launch.opened(given, env, make_plan)
+    start, _ = launch.opened(command_line, env, make_plan)
     start = replace(start, work=lambda attempt: Tuning(attempt, kept[0]))
-    session = Session(signals, nested.unmarked(given.request.env), guard)
+    session = Session(signals, nested.unmarked(command_line.request.env), guard)
     return session.run(start).judgement.exit_code

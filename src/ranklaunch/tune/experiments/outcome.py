@@ -42,13 +42,13 @@ def verdict(site: Site, order: Order) -> dict[str, Any] | None:
     """Return the verdict of this node's run, or None. Copy it to the experiment's folder."""
     try:
         data = disk.read(disk.own(join(attempt(site, order), folders.VERDICT)), MOST_VERDICT)
-        found = json.loads(data)
+        result = json.loads(data)
     except (OSError, ValueError, RecursionError, disk.NotRegularError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         return None
     disk.write(join(site.folder(order.name), VERDICT), data, 0o644)
-    return found
+    return result
 
 
 def status(verdict: Mapping[str, Any] | None, code: int, hung_after_s: float) -> tuple[str, str]:

@@ -35,8 +35,8 @@ NODE_GRACE_S = 5.0  # beyond the grace of an experiment, which ends its own rank
 class Site:
     """plan: of the user's whole job. config: path of the user's DeepSpeed configuration. text: its
     content. exps: folder of the experiments. results: folder of the results. timeout_s: for each
-    experiment. run: start the program with the best. key: secret of the job, from which the
-    secret of each experiment is derived. same: digest that results of an earlier start must have.
+    experiment. run: start the program with the best. key: secret of the job, the source of each
+    experiment's secret. same: digest required of results of an earlier start.
     """
 
     plan: Plan
@@ -123,7 +123,7 @@ def _compared(site: Site, variable: Variable[object]) -> str:
     """Return the value of a setting that must be equal on all nodes, "" for other settings."""
     reader = reader_of(site.request)
     local = (tuning.EXPS_DIR, tuning.RESULTS, tuning.DS_CONFIG, tuning.DRY_RUN)
-    return "" if variable in local or not reader.given(variable) else str(reader.get(variable))
+    return "" if variable in local or not reader.is_set(variable) else str(reader.get(variable))
 
 
 def _require(plan: Plan) -> None:
@@ -175,17 +175,19 @@ def _digest(plan: Plan, text: str) -> str:
 def settings(site: Site) -> Settings:
     """Return the settings of the search. Raises ConfigError."""
     reader, job = reader_of(site.request), site.plan.job
-    is_set = [variable for variable in tuning.OF_SEARCH if reader.given(variable)]
+    is_set = [variable for variable in tuning.OF_SEARCH if reader.is_set(variable)]
     options = {variable.option: reader.get(variable) for variable in is_set}
     nodes = reader.get(tuning.EXP_NODES) or len(job.nodes)
     least = min(node.slots for node in job.nodes)
     slots = reader.get(tuning.EXP_SLOTS) or least
     if nodes > len(job.nodes):
-        reader.problem(f"{reader.told(tuning.EXP_NODES)}: the job has {len(job.nodes)}")
+        reader.problem(f"{reader.described(tuning.EXP_NODES)}: the job has {len(job.nodes)}")
     if 1 < nodes < len(job.nodes) and not all(node.host for node in job.nodes):
-        reader.problem(f"{reader.told(tuning.EXP_NODES)}: nodes other than node 0 cannot meet where {job_settings.HOSTS.both} names none")
+        reader.problem(
+            f"{reader.described(tuning.EXP_NODES)}: nodes other than node 0 cannot meet where {job_settings.HOSTS.both} names none"
+        )
     if slots > least:
-        reader.problem(f"{reader.told(tuning.EXP_SLOTS)}: the node that has the fewest slots has {least}")
+        reader.problem(f"{reader.described(tuning.EXP_SLOTS)}: the node that has the fewest slots has {least}")
     reader.check()
     size, _ = device_memory(site, slots)
     return autotuning.settled(
@@ -205,7 +207,7 @@ def settings(site: Site) -> Settings:
 def device_memory(site: Site, slots: int) -> tuple[int, str]:
     """Return the memory of each device in bytes, and the source of the number."""
     reader = reader_of(site.request)
-    if reader.given(tuning.MEMORY):
+    if reader.is_set(tuning.MEMORY):
         return reader.get(tuning.MEMORY), reader.source(tuning.MEMORY)
     return memory.of_devices(site.plan.job.accelerator, site.request.env, slots)
 

@@ -131,7 +131,7 @@ class Worker:
 
 
 def _kill(child: Child) -> None:
-    """Kill a run whose supervisor does not end: the outer process of that run ends all below it."""
+    """Kill a run whose supervisor does not end: the outer process of the run ends all processes below."""
     if child.alive:
         child.told.append(signal.SIGKILL)
         tree.send(child.identity, signal.SIGKILL)

@@ -1,20 +1,20 @@
-"""Recording inside a rank: who this process is, which exception nobody caught, with which code it exits, and its stacks on request.
+"""Recording inside a rank: its start, uncaught exceptions, the exit code of a launcher, and its stacks on request.
 
-The user's interpreter imports this package as it starts (sitecustomize.py beside it). So the package imports nothing of ranklaunch, runs
-on Python 3.7 and newer, prints nothing, and changes no exit code. This module holds what every start pays for; what only some processes
-need is imported when they need it: `heads` (rank and launcher records) and `records` (content and writing of files).
+The user's interpreter imports this package at its start (sitecustomize.py beside the package). So the package imports nothing of
+ranklaunch, runs on Python 3.7 and newer, prints nothing, and changes no exit code. This module holds the part loaded at every start.
+Parts for a few processes are imported on demand: `heads` (rank and launcher records) and `records` (content and writing of files).
 
-How an uncaught exception is seen at the moment when Python handles it, before any hook or atexit handler of the user's:
+How an uncaught exception is seen when Python handles it, before any hook or atexit handler of the user's:
 
-- Main thread: Python calls the object in `sys.__dict__["excepthook"]`. That object is ours. The module `sys` gets a class whose property
-  `excepthook` shows and keeps the user's hook, which ours calls. An audit hook on "sys.excepthook" would see the same; it makes `id()`
-  three times as expensive (docs/adr/0021-rank-records.md).
+- Main thread: Python calls the object in `sys.__dict__["excepthook"]`. Our function stands there. The module `sys` gets a class with a
+  property `excepthook` for the user's hook, and our function calls the hook. An audit hook on "sys.excepthook" would see
+  the same, but makes `id()` three times as expensive (docs/adr/0021-rank-records.md).
 - Threads: the same for the module `threading` (3.8 and newer). On 3.7, `threading._format_exc` is called for uncaught exceptions alone.
-- multiprocessing children: `BaseProcess._bootstrap` catches the exception and prints it by `traceback.print_exc`.
-- Exit of a launcher: there, and only there, `sys.exit` raises a subclass of SystemExit. The interpreter reads its attribute `code` once,
-  when it exits because of it. In other processes `sys.exit` stays as it is: programs compare the type, and print the traceback.
+- multiprocessing children: `BaseProcess._bootstrap` catches the exception and prints the traceback by `traceback.print_exc`.
+- Exit of a launcher: there, and only there, `sys.exit` raises a subclass of SystemExit. The interpreter reads its attribute `code`
+  once, at the exit. In other processes `sys.exit` stays unchanged: programs compare the type, and print the traceback.
 
-Code of this module has NAME for a file name, so that coverage and tracebacks of the user's do not show our files.
+Code of this module has NAME for a file name, to keep coverage and tracebacks of the user free of our files.
 """
 
 import os
@@ -56,10 +56,10 @@ def start():
 def rename(members):
     """Give NAME as file name to the code of all functions among the members of this module, and of their classes. The other modules run
     at the start and at an uncaught exception only."""
-    found = list(members.values())
-    found += [each for kind in found if isinstance(kind, type) and kind.__module__ == __name__ for each in vars(kind).values()]
-    found += [each for pair in found if isinstance(pair, property) for each in (pair.fget, pair.fset, pair.fdel)]
-    for each in found:
+    objects = list(members.values())
+    objects += [each for kind in objects if isinstance(kind, type) and kind.__module__ == __name__ for each in vars(kind).values()]
+    objects += [each for pair in objects if isinstance(pair, property) for each in (pair.fget, pair.fset, pair.fdel)]
+    for each in objects:
         if isinstance(each, type(rename)) and each.__module__.startswith(__name__):
             each.__code__ = _renamed(each.__code__)
 
@@ -403,10 +403,11 @@ def _leave_jax_at_failing_exit():
 
 
 def _leave_jax():
-    """Let this process exit without the barrier of jax.distributed.shutdown(): the others never come to it, for they wait for a collective.
+    """Let this process exit without the barrier of jax.distributed.shutdown(): the other processes wait for a collective, and never come.
 
     JAX leaves by an atexit handler, and waits up to five minutes there. The objects stay alive, because their destructors wait too. So do
-    the backends: their connections would close some seconds before the process ends, and what other processes do then would end it first.
+    the backends: their connections would close some seconds before the process ends, and the other processes' reaction would end this one
+    first.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     try:

@@ -1,9 +1,9 @@
-"""Rank records and launcher records: what this process was given at exec, and which process gave it.
+"""Rank records and launcher records: variables and command line at exec, and their source process.
 
-*Variables*: those of VARIABLES that are in the environment at exec. *Top*: the topmost living process on the parent chain with equal
-variables, addresses and ports aside, below the ranklaunch that set the records' folder, and below a launcher. *Head*: the first Python
-process below a top; the mark in its environment tells all processes below it, adopted ones too, that they are no heads. Two heads with one
-top are one rank.
+*Variables*: the names in VARIABLES, from the environment at exec. *Top*: the topmost living process on the parent chain with equal
+variables, addresses and ports aside, below the ranklaunch with the records' folder, and below a launcher. *Head*: the first Python
+process below a top; a mark in the head's environment makes all processes below, even adopted ones, no heads. Two heads with one top
+are one rank.
 """
 
 import os
@@ -50,11 +50,11 @@ def _record_rank(argv):
     before = os.environ.get(records.MARK, "")
     if before.partition(";")[2] == text and not _is_launcher(os.getppid()):
         return
-    top, parent, given = _top(rank)
+    top, parent, elastic = _top(rank)
     within = records.top(os.environ[FOLDER])
     os.environ[records.MARK] = "%d.%d;%s" % (*top, text)
-    found = {"top": {"pid": top[0], "start": top[1]}, "within": within, "variables": own, **records.command(argv)}
-    records.start(os.environ[FOLDER], "rank", {**found, "parent": _process(parent), "launcher": _placed_by(parent, given)})
+    place = {"top": {"pid": top[0], "start": top[1]}, "within": within, "variables": own, **records.command(argv)}
+    records.start(os.environ[FOLDER], "rank", {**place, "parent": _process(parent), "launcher": _placed_by(parent, elastic)})
 
 
 def _is_never_head(argv):
@@ -94,7 +94,7 @@ def _variables(env):
 
 
 def _rank(env):
-    """Return the variables that tell which rank a process belongs to, and of which launch of torch's elastic agent."""
+    """Return the variables for a process's rank, and for its launch of torch's elastic agent."""
     rank = {name: value for name, value in _variables(env).items() if name not in ADDRESSES}
     return {**rank, ELASTIC: env[ELASTIC]} if ELASTIC in env else rank
 
@@ -149,5 +149,5 @@ def _placed_by(parent, elastic):
     name = argv[0].rpartition("/")[2] if argv else ""
     if name in OTHER_LAUNCHERS:
         return OTHER_LAUNCHERS[name]
-    found = launcher_of(argv) if name.startswith("python") else LAUNCHERS.get(name, "")
-    return found or ("torchrun" if elastic else "")
+    name_of_launcher = launcher_of(argv) if name.startswith("python") else LAUNCHERS.get(name, "")
+    return name_of_launcher or ("torchrun" if elastic else "")

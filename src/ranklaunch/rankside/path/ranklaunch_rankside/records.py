@@ -119,13 +119,13 @@ def command(argv):
 
 def chain(value, traceback):
     """The exception that nobody has caught, then its causes and contexts, and the members of groups."""
-    found, seen, left = [], set(), [(value, traceback, "")]
-    while left and len(found) < MOST_CHAIN:
+    result, seen, left = [], set(), [(value, traceback, "")]
+    while left and len(result) < MOST_CHAIN:
         value, traceback, link = left.pop(0)
         if value is None or id(value) in seen:
             continue
         seen.add(id(value))
-        found.append(_one(value, traceback, link, MOST_MESSAGE if not found else MOST_MESSAGE // 4))
+        result.append(_one(value, traceback, link, MOST_MESSAGE if not result else MOST_MESSAGE // 4))
         members = getattr(value, "exceptions", None)
         if isinstance(members, tuple):  # ExceptionGroup
             left += [(each, each.__traceback__, "group") for each in members[:MOST_CHAIN] if isinstance(each, BaseException)]
@@ -133,7 +133,7 @@ def chain(value, traceback):
             left.append((value.__cause__, value.__cause__.__traceback__, "cause"))
         elif value.__context__ is not None and not value.__suppress_context__:
             left.append((value.__context__, value.__context__.__traceback__, "context"))
-    return found
+    return result
 
 
 def _one(value, traceback, link, most):

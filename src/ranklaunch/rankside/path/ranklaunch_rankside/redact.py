@@ -1,6 +1,6 @@
-"""Texts without what looks like a secret. Plain and generous: what is hidden too much is only missing from a message.
+"""Texts without likely secrets. Plain and generous: excess hiding only leaves a gap in a message.
 
-ranklaunch itself hides with finer rules (ranklaunch.redact) whatever it shows of a record.
+ranklaunch itself hides with finer rules (ranklaunch.redact) in everything shown of a record.
 """
 
 import re
@@ -25,8 +25,8 @@ _OPTION_AND_VALUE = re.compile(r"""(?i)(?<![\w.-])(--?%s['"]?,?\s{1,4})%s""" % (
 
 def hide(text):
     text = _URL.sub(r"\1%s@" % HIDDEN, _TOKEN.sub(HIDDEN, text))
-    text = _OPTION_AND_VALUE.sub(lambda found: found[1] + HIDDEN, text)
-    return _NAMED.sub(lambda found: found[1] + HIDDEN, _BEARER.sub(r"\1" + HIDDEN, text))
+    text = _OPTION_AND_VALUE.sub(lambda match: match[1] + HIDDEN, text)
+    return _NAMED.sub(lambda match: match[1] + HIDDEN, _BEARER.sub(r"\1" + HIDDEN, text))
 
 
 def argv(words):

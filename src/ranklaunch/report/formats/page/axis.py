@@ -45,11 +45,11 @@ class Axis:
     def merged(self, spans: Sequence[Span]) -> list[Span]:
         """Return at most MOST_SPANS spans: the narrowest become part of their neighbours."""
         least = self.seconds / 20_000
-        found = list(_wide(spans, least))
-        while len(found) > MOST_SPANS:
+        result = list(_wide(spans, least))
+        while len(result) > MOST_SPANS:
             least *= 2
-            found = list(_wide(found, least))
-        return found
+            result = list(_wide(result, least))
+        return result
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,5 @@ def end_of(span: Span) -> float:
 
 def middle(values: Iterable[float]) -> float:
     """Return the median; of two values in the middle, the greater."""
-    found = sorted(values)
-    return found[len(found) // 2]
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]

@@ -79,11 +79,11 @@ def _kind(item: Span | Mark) -> str:
 def legend(items: Iterable[Span | Mark]) -> dict[str, str]:
     """Return the looks of spans and moments, each with its texts."""
     present = set(map(_kind, items))
-    found: dict[str, dict[str, None]] = {}
+    texts_of: dict[str, dict[str, None]] = {}
     for kind in filter(present.__contains__, KINDS):
         name, text = KINDS[kind]
-        found.setdefault(name, {})[text] = None
-    return {name: " / ".join(texts) for name, texts in found.items()}
+        texts_of.setdefault(name, {})[text] = None
+    return {name: " / ".join(texts) for name, texts in texts_of.items()}
 
 
 def sums(spans: Iterable[Span]) -> str:
@@ -117,13 +117,13 @@ def lines_of(report: Report) -> list[Line]:
     return [
         Line(
             number,
-            next((node.host for _, node in found if node.host), "")[:80],
-            [span for each, node in found for span in _spans(node, each, seen)],
-            _worth([mark for _, node in found for mark in node.marks]),
+            next((node.host for _, node in rounds if node.host), "")[:80],
+            [span for each, node in rounds for span in _spans(node, each, seen)],
+            _worth([mark for _, node in rounds for mark in node.marks]),
             notable.get(number, ""),
-            EMPTY.get(found[-1][1].state, "it left no events"),
+            EMPTY.get(rounds[-1][1].state, "it left no events"),
         )
-        for number, found in sorted(nodes.items())
+        for number, rounds in sorted(nodes.items())
     ]
 
 
@@ -166,9 +166,9 @@ def chosen(lines: Sequence[Line]) -> Sequence[Line]:
 
 def _worth(marks: Sequence[Mark]) -> list[Mark]:
     """Return the marks that have a sign: the first and the last ones."""
-    found = [mark for mark in marks if _kind(mark) in KINDS]
+    with_sign = [mark for mark in marks if _kind(mark) in KINDS]
     half = MOST_MARKS // 2
-    return found if len(found) <= MOST_MARKS else found[:half] + found[-half:]
+    return with_sign if len(with_sign) <= MOST_MARKS else with_sign[:half] + with_sign[-half:]
 
 
 # Many nodes at once

@@ -56,7 +56,7 @@ def plots(report: Report, axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
     """Yield the plots for which there are values. odd: looks of ranks that stand out."""
     rounds = [each for attempt in report.attempts for each in attempt.rounds]
     yield from _output([each for each in rounds if len(each.output) > 1], axis)
-    steps = [found for each in rounds for found in _steps(each)]
+    steps = [measured for each in rounds for measured in _steps(each)]
     yield from _seconds(steps, axis, odd)
     came = [
         Series(rank, tuple((each.at, float(each.step)) for each in seen), ended)
@@ -112,9 +112,9 @@ def _size(number: float) -> str:
 def _steps(each: Round) -> Iterator[tuple[int, Sequence[Seen], float]]:
     """Yield ranks that print steps, each with its steps and the time of the last step of all."""
     processes = [process for node in each.nodes for process in node.processes]
-    found = [(one.rank, one.steps) for one in processes if one.rank is not None and one.steps]
-    ended = max((steps[-1].at for _, steps in found), default=0.0)
-    yield from ((rank, steps, ended) for rank, steps in found)
+    printing = [(one.rank, one.steps) for one in processes if one.rank is not None and one.steps]
+    ended = max((steps[-1].at for _, steps in printing), default=0.0)
+    yield from ((rank, steps, ended) for rank, steps in printing)
 
 
 def _times(steps: Sequence[Seen]) -> Iterator[Point]:

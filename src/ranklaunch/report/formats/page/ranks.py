@@ -69,7 +69,7 @@ def _odd(report: Report, every: Sequence[Process], middle_s: float) -> dict[int,
     last = report.attempts[-1]
     hang = words.standing(last)
     slow = [each for each in every if seconds(each) > max(SLOW * middle_s, middle_s + SLOW_S)]
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     looks: dict[str, list[int | None]] = {
         "failed": [each.rank for each in (last.culprit, *last.failures) if each],
         "suspect": [each.rank for each in hang.suspects] if hang else [],
@@ -77,20 +77,20 @@ def _odd(report: Report, every: Sequence[Process], middle_s: float) -> dict[int,
         "slow": [each.rank for each in sorted(slow, key=seconds, reverse=True)],
     }
     for look, ranks in looks.items():
-        found.update({rank: look for rank in ranks if rank is not None and rank not in found})
-    return found
+        result.update({rank: look for rank in ranks if rank is not None and rank not in result})
+    return result
 
 
 def _stopped(every: Sequence[Process], middle_s: float) -> list[int | None]:
-    """Return ranks whose last step is less and long before that of others, unless they are half."""
+    """Return ranks whose last step is lower and long before the other ranks', unless they are half."""
     seen = [(each.rank, each.steps[-1]) for each in every if each.steps]
     if not seen or not middle_s:
         return []
     usual = middle(step.at for _, step in seen)
     furthest = max((step.epoch, step.step) for _, step in seen)
     early = [(rank, step) for rank, step in seen if usual - step.at > BEHIND * middle_s]
-    found = [rank for rank, step in early if (step.epoch, step.step) < furthest]
-    return found if 2 * len(found) < len(seen) else []
+    behind = [rank for rank, step in early if (step.epoch, step.step) < furthest]
+    return behind if 2 * len(behind) < len(seen) else []
 
 
 def note(ranks: Ranks) -> Iterator[str]:
@@ -100,9 +100,9 @@ def note(ranks: Ranks) -> Iterator[str]:
     if timed > 1:
         yield f"A step took the median rank {words.exact(ranks.middle_s)}."
     for look, called in LABELS.items():
-        found = sorted(rank for rank, of in ranks.odd.items() if of == look)
-        if found:
-            yield f"{called.capitalize()}: {numbered(found, 'rank')}."
+        odd = sorted(rank for rank, of in ranks.odd.items() if of == look)
+        if odd:
+            yield f"{called.capitalize()}: {numbered(odd, 'rank')}."
     if timed < len(ranks.every):
         yield f"Seconds of a step are known of {counted(timed, 'rank') if timed else 'no rank'}."
     if timed > 1 and not {"slow", "stopped"} & {*ranks.odd.values()}:
