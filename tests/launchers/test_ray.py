@@ -235,8 +235,9 @@ def test_the_head_is_killed_while_a_node_joins(hosts: Callable[[int], Hosts], tm
     job = started(hosts(2), tmp_path)
     (pid,) = sleep_until(lambda: processes_of(job.nodes[0].host, "gcs_server"), job.words, LONG_S)
     time.sleep(JOINS_S * random.random())
+    began = time.time()
     os.kill(pid, signal.SIGKILL)
-    culprit = ended(job, job.nodes[0].popen.wait(LONG_S), time.time())["culprit"]
+    culprit = ended(job, job.nodes[0].popen.wait(LONG_S), began)["culprit"]
     assert (culprit["node"], culprit["name"]) == (0, "ray")
 
 
