@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -226,7 +228,10 @@ class Teardown:
         is_block = most > 0 and not succeeded
         where = f", verdict {path or '(could not be written)'}" if is_block or not path else ""
         logs = showing.printable(f"logs {record.folder}{where}")
-        for text in (_outcome(judgement), *notes, logs) if is_block else (f"{_outcome(judgement)}; {logs}", *notes):
+        report = f"next: ranklaunch report {showing.printable(shlex.quote(self._attempt.plan.job.log_dir))}"
+        failed = judgement.outcome == "failed"
+        block = (_outcome(judgement), *notes, logs, *((report,) if failed else ()))
+        for text in block if is_block else (f"{_outcome(judgement)}; {logs}", *notes):
             say(text)
 
     def _show_files(self) -> None:
@@ -271,4 +276,7 @@ def _unsignalled(stuck: Iterable[tree.Identity]) -> Iterator[str]:
 
 
 def _outcome(judgement: Judgement) -> str:
-    return f"{judgement.outcome} with exit code {judgement.exit_code}: {judgement.reason}"
+    """Return an end as one line, with the line of the user's code if the culprit raised an exception there."""
+    of = next((each.of for each in judgement.because if each.of.file), None)
+    place = f" ({showing.printable(os.path.basename(of.file))}:{of.line})" if of else ""
+    return f"{judgement.outcome} with exit code {judgement.exit_code}: {judgement.reason}{place}"
