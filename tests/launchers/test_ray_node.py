@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,22 @@ def ended(folder: Path, started: subprocess.Popen[bytes]) -> str:
     assert not (folder / "ray").exists()
     assert state_and_parent(orphan_of(folder))[0] in "ZX"
     return out.decode()
+
+
+STARTS = """
+import os, subprocess, time
+subprocess.Popen([os.path.dirname(__file__) + "/gcs_server", "600"]).kill()
+time.sleep(600)
+"""
+
+
+def test_the_head_is_killed_while_ray_starts(tmp_path: Path) -> None:
+    """`ray start` would wait half a minute for a process that has ended."""
+    shutil.copy(shutil.which("sleep") or "", tmp_path / "gcs_server")
+    (tmp_path / "starts.py").write_text(STARTS)
+    started = node(tmp_path, f"{LOGS}{ORPHAN}until [ -s $ORPHAN ]; do sleep 0.1; done; exec {sys.executable} {tmp_path}/starts.py")
+    assert ended(tmp_path, started).splitlines()[-1] == f"SIGKILL ended Ray's gcs_server: {tmp_path}/kept/gcs_server.out"
+    assert started.returncode == 137
 
 
 def test_a_process_of_ray_that_ends(tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ TAIL = re.compile(rb"----- (BEGIN|END) .{1,80} tail")
 SEVERE = re.compile(rb"\[[\d\- :,]+ [WEFC] \d+ \d+\] \(")
 REPORT = re.compile(rb"Some Ray subprocesses exited unexpectedly|Remaining processes will be killed| -- \w+ \[exit code=")
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+OF_RAY = ("gcs_server", "raylet")  # processes without which `ray start` waits in vain, 30 s for the first
 asked = []
+first = []  # name and exit status of the process of Ray that ended while `ray start` was starting
 
 
 def main(file, kept, seconds, head, argv):
@@ -86,7 +88,9 @@ def attend(ray, started):
     os.set_blocking(ray.stdout.fileno(), False)
     ends, rest, within, before = None, b"", False, b""
     while True:
-        if asked and ends is None:
+        if before is not None and not first:
+            first.extend(dead_children(ray.pid)[:1])
+        if (asked or first) and ends is None:
             ends = time.monotonic() + ENDS_S + drain_s()
             ray.send_signal(signal.SIGTERM)
         if ends is not None and time.monotonic() > ends:
@@ -112,6 +116,23 @@ def attend(ray, started):
             select.select([ray.stdout], [], [], LOOK_S)
         else:  # the end of its output
             time.sleep(LOOK_S)
+
+
+def dead_children(parent):
+    """Return name and exit status (-N after signal N) of the processes of Ray that have ended unnoticed by their parent.
+    Sources: proc(5), /proc/PID/task/TID/children and /proc/PID/stat."""
+    dead = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{parent}/task/{parent}/children") as file:
+            children = file.read().split()
+        for pid in children:
+            with open(f"/proc/{pid}/stat") as file:
+                name, _, rest = file.read().partition("(")[2].rpartition(")")
+            fields = rest.split()
+            if fields[0] == "Z" and name in OF_RAY:
+                status = int(fields[-1])
+                dead.append((name, -(status & 0x7F) if status & 0x7F else status >> 8))
+    return dead
 
 
 def drain_s():
@@ -185,9 +206,9 @@ def explained(folder, code, kept):
         except OSError:
             pass
     match = ENDED.search(text)
-    if not match:
+    if not match and not first:
         return code
-    name, status = match.group(1), int(match.group(2))
+    name, status = first[0] if first else (match.group(1), int(match.group(2)))
     log = os.path.join(kept, f"{name}.out")
     print(f"{signal_name(-status)} ended Ray's {name}: {log}" if status < 0 else f"Ray's {name} ended with {status}: {log}", flush=True)
     return 128 - status if status < 0 else status or 1
