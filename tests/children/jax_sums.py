@@ -5,7 +5,8 @@ raise        raises ValueError
 kill         kills itself by SIGKILL
 exit         ends with 42
 
-With STEPS=N it ends after N steps; else it goes on. A process that finds $CHECKPOINT begins behind the step in it, and obeys no order.
+It writes the time of its word into the file $AT_FILE. With STEPS=N it ends after N steps; else it goes on. A process that finds
+$CHECKPOINT begins behind the step in it, and obeys no order.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ AT = 3
 
 
 def obey(word: str) -> None:
+    if word and "AT_FILE" in os.environ:
+        Path(os.environ["AT_FILE"]).write_text(str(time.time()))
     if word == "raise":
         msg = "loss is nan"
         raise ValueError(msg)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.launchers
 
 def started(hosts: Hosts, folder: Path, orders: Mapping[int, str] | None = None, **env: object) -> LauncherJob:
     job = LauncherJob(hosts, folder, "jax", 2)
+    env = {"AT_FILE": folder / "at", **env}
     told = {"ORDERS": json.dumps({str(process): word for process, word in (orders or {}).items()})}
     job.start(child("jax_sums.py"), env={**told, **{name: str(value) for name, value in env.items()}}, options=("--accelerator", "cpu"))
     return job
@@ -39,36 +42,73 @@ def test_success(hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int) -> N
         assert f"step 3/3 sum {sum(range(nodes + 1))}\n" in node.log(f"rank_{i}.log")
 
 
-@pytest.mark.parametrize(("word", "code"), [("raise", 1), ("exit", 42), ("kill", 137)])
-def test_the_last_process_fails(hosts: Callable[[int], Hosts], tmp_path: Path, word: str, code: int) -> None:
-    culprit = started(hosts(2), tmp_path, {1: word}).end(code)["culprit"]
-    assert (culprit["node"], culprit["rank"], culprit["exit_code"]) == (1, 1, code)
+# Word of jax_sums.py: exit code.
+CODES = {"raise": 1, "exit": 42, "kill": 137}
+IN_CI = {("raise", 1, 2), ("exit", 1, 2), ("kill", 1, 2), ("kill", 0, 3)}
+RESTART_IN_CI = {("raise", 1, 2), ("kill", 0, 2)}
+PLACES = [(process, nodes) for nodes in (1, 2, 3) for process in sorted({0, nodes - 1})]
 
 
-def test_the_process_with_the_coordinator_is_killed(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
-    culprit = started(hosts(3), tmp_path, {0: "kill"}).end(137)["culprit"]
-    assert (culprit["node"], culprit["rank"]) == (0, 0)
+def cases(in_ci: set[tuple[str, int, int]]) -> list[Any]:
+    """A process of each number of nodes does each word. Process 0 has the coordinator."""
+    of_words = [(word, process, nodes) for word in CODES for process, nodes in PLACES]
+    return [
+        pytest.param(*case, marks=() if case in in_ci else pytest.mark.table, id=f"{case[0]}-{case[1]}-of-{case[2]}") for case in of_words
+    ]
 
 
-@pytest.mark.parametrize("asked", [(0, 1), (1,)])
-def test_a_stop_request_to_all_or_to_one(hosts: Callable[[int], Hosts], tmp_path: Path, asked: tuple[int, ...]) -> None:
-    job = started(hosts(2), tmp_path)
+def ended(job: LauncherJob, code: int, began: float | None = None) -> dict[str, Any]:
+    """Return the verdict of a job that has left nothing behind. Print the seconds from the failure to the end of the last supervisor."""
+    verdict = job.end(code)
+    at = job.folder / "at"
+    began = float(at.read_text()) if began is None and at.exists() else began
+    print(f"seconds {time.time() - began:.1f}" if began else "no failure")
+    assert all(not node.host.bound_ports() for node in job.nodes)
+    return verdict
+
+
+@pytest.mark.parametrize(("word", "process", "nodes"), cases(IN_CI))
+def test_a_failure(hosts: Callable[[int], Hosts], tmp_path: Path, word: str, process: int, nodes: int) -> None:
+    culprit = ended(started(hosts(nodes), tmp_path, {process: word}), CODES[word])["culprit"]
+    assert (culprit["node"], culprit["rank"], culprit["exit_code"]) == (process, process, CODES[word])
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes"),
+    [
+        pytest.param(asked, nodes, marks=() if nodes == 2 else pytest.mark.table, id=f"{asked}-{nodes}")
+        for asked, nodes in [("all", 1), ("all", 2), ("last", 2), ("all", 3), ("last", 3)]
+    ],
+)
+def test_a_stop_request_to_all_or_to_one(hosts: Callable[[int], Hosts], tmp_path: Path, asked: str, nodes: int) -> None:
+    job = started(hosts(nodes), tmp_path)
     ready(job)
-    for node in asked:
-        job.nodes[node].popen.send_signal(signal.SIGTERM)
-    verdict = job.end(143)
+    began = time.time()
+    for node in job.nodes if asked == "all" else job.nodes[-1:]:
+        node.popen.send_signal(signal.SIGTERM)
+    verdict = ended(job, 143, began)
     assert (verdict["outcome"], verdict["culprit"]) == ("stopped", None)
 
 
-def test_a_host_that_is_cut_off(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
-    cluster = hosts(2)
-    job = LauncherJob(cluster, tmp_path, "jax", 2)
-    job.start(child("jax_sums.py"), options=("--accelerator", "cpu"), env={"RANKLAUNCH_LOST_AFTER_S": "5"})
+@pytest.mark.parametrize(
+    ("index", "nodes"),
+    [
+        pytest.param(index, nodes, marks=() if (index, nodes) == (1, 2) else pytest.mark.table, id=f"{index}-of-{nodes}")
+        for index, nodes in [(1, 2), (0, 2), (2, 3), (0, 3)]
+    ],
+)
+def test_a_host_that_is_cut_off(hosts: Callable[[int], Hosts], tmp_path: Path, index: int, nodes: int) -> None:
+    cluster = hosts(nodes)
+    job = started(cluster, tmp_path, RANKLAUNCH_LOST_AFTER_S=5)
     ready(job)
-    cluster[1].cut()
-    assert [node.popen.wait(LONG_S) for node in job.nodes] == [75, 75]
-    assert "node 1 (h1) does not answer" in job.nodes[0].verdict["reason"]
+    cluster[index].cut()
+    began = time.time()
+    assert [node.popen.wait(LONG_S) for node in job.nodes] == [75] * nodes, job.words()
+    print(f"seconds {time.time() - began:.1f}")
+    away = f"node {index} (h{index}) does not answer"
+    assert all(away in node.verdict["reason"] for i, node in enumerate(job.nodes) if i != index), job.words()
     assert all(not node.host.pids() for node in job.nodes)
+    assert all(not node.host.bound_ports() for node in job.nodes)
 
 
 def test_a_node_that_comes_late(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
@@ -94,12 +134,9 @@ def test_two_jobs_side_by_side(hosts: Callable[[int], Hosts], tmp_path: Path) ->
         assert [node.popen.wait(LONG_S) for node in job.nodes] == [0, 0], job.words()
 
 
-@pytest.mark.parametrize(("process", "word"), [(1, "raise"), (0, "kill")])
-def test_a_restart_in_place(hosts: Callable[[int], Hosts], tmp_path: Path, process: int, word: str) -> None:
+@pytest.mark.parametrize(("word", "process", "nodes"), cases(RESTART_IN_CI))
+def test_a_restart_in_place(hosts: Callable[[int], Hosts], tmp_path: Path, word: str, process: int, nodes: int) -> None:
     """The second round meets anew at the same port, and goes on behind the checkpoint."""
-    job = LauncherJob(hosts(2), tmp_path, "jax", 2)
-    order = {"ORDERS": json.dumps({str(process): word}), "STEPS": "6", "CHECKPOINT": str(tmp_path / "checkpoint")}
-    job.start(child("jax_sums.py"), options=("--accelerator", "cpu"), env={**order, "RANKLAUNCH_MAX_RESTARTS": "1"})
-    verdict = job.end(0)
-    assert [each["round"] for each in verdict["restarts"]] == [0]
-    assert verdict["restarts"][0]["culprit"] == f"rank {process}"
+    env = {"STEPS": 6, "CHECKPOINT": tmp_path / "checkpoint", "RANKLAUNCH_MAX_RESTARTS": 1}
+    verdict = ended(started(hosts(nodes), tmp_path, {process: word}, **env), 0)
+    assert [(each["round"], each["culprit"]) for each in verdict["restarts"]] == [(0, f"rank {process}")]
