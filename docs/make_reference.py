@@ -167,6 +167,7 @@ def _errors() -> str:
 
 _SHORTEST_WORDS = 6  # characters: less says nothing by itself
 _MOST_ENTRIES = 4  # with the same words
+_CODES = "CANN codes"  # all known errors that are only digits
 
 
 def _errors_by_words() -> str:
@@ -178,10 +179,12 @@ def _errors_by_words() -> str:
                 entries.setdefault(text.strip(), []).append(error.name)
     entries = {text: names for text, names in entries.items() if len(names) <= _MOST_ENTRIES}
     by_letter: dict[str, list[str]] = {}
+    numbers = [text for text in entries if text.isdigit()]
+    codes = f"{_CODES} {min(numbers)}-{max(numbers)}"
     for text in sorted(entries, key=lambda text: (_letters(text), text)):
         links = ", ".join(f"[{name}](#{name})" for name in dict.fromkeys(entries[text]))
-        by_letter.setdefault(_letters(text)[:1] or "#", []).append(f"`{text}`: {links}")
-    lines = (f"**{letter.upper()}** {'; '.join(found)}." for letter, found in by_letter.items())
+        by_letter.setdefault(codes if text.isdigit() else _letters(text)[:1] or "#", []).append(f"`{text}`: {links}")
+    lines = (f"**{letter if letter == codes else letter.upper()}** {'; '.join(found)}." for letter, found in by_letter.items())
     return "\n\n".join(lines) + "\n"
 
 
@@ -269,11 +272,20 @@ def _field(field: events.Field) -> str:
     return f"{field.name} ({', '.join(filter(None, (kind, field.meaning)))})"
 
 
-def _rules() -> str:
-    rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in suspects.RECORD_RULES]
-    more = (suspects.waited_for, *blame.EVIDENCE, *blame.ORDER)
-    rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in more]
+def _rules_of_evidence() -> str:
+    """Return the rules that explain an end. The kernel's count of kills for memory goes before all others."""
+    memory, *others = blame.EVIDENCE
+    of_records = [_rule(each, "exception-") for each in suspects.RECORD_RULES]
+    rows = [_rule(memory), *of_records, *map(_rule, (suspects.waited_for, *others))]
     return _table(("rule", "it matches if"), rows)
+
+
+def _rules_of_order() -> str:
+    return _table(("rule", "it matches if"), map(_rule, blame.ORDER))
+
+
+def _rule(rule: Callable[..., object], prefix: str = "") -> tuple[str, str]:
+    return f"`{prefix}{rule.__name__.replace('_', '-')}`", _docstring(rule)
 
 
 def _suspects() -> str:
@@ -307,7 +319,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "known errors": _errors,
     "events": _events,
     "exit codes": _exit_codes,
-    "rules of verdicts": _rules,
+    "rules of verdicts by evidence": _rules_of_evidence,
+    "rules of verdicts by order": _rules_of_order,
     "rules of suspects": _suspects,
     "commands that start ranks": _starters,
     "order of platforms": _order_of_platforms,

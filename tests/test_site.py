@@ -97,5 +97,21 @@ def test_a_code_is_found_among_the_known_errors(address: str, browser: Any, code
     page.close()
 
 
+@pytest.mark.parametrize(
+    ("code", "page", "text"),
+    [("507054", "known-errors", "npu-memory-ecc-error"), ("76", "exit-codes", "restarts in place made no progress")],
+)
+def test_a_search_for_digits_leads_to_the_table_of_codes(address: str, browser: Any, code: str, page: str, text: str) -> None:
+    """Sphinx itself finds no page: it drops words of digits."""
+    tab = browser.new_page()
+    tab.goto(f"{address}/docs/index.html")
+    field = tab.locator("input[name=q]").first
+    field.fill(code)
+    field.press("Enter")
+    tab.wait_for_url(f"**/docs/{page}.html*")
+    tab.locator("td:visible", has_text=text).first.wait_for()
+    tab.close()
+
+
 def test_the_workflow_builds_the_site_as_make_does() -> None:
     assert "- run: make docs\n" in (ROOT / ".github" / "workflows" / "pages.yml").read_text()

@@ -107,7 +107,10 @@ EXIT_CODES: dict[int, str] = {
         "waited in vain (rank table, host name, other nodes), a node is lost, or the system has no process, memory or disk left; "
         "trying again may help"
     ),
-    NO_PROGRESS: "restarts in place made no progress: the same failure came again at the same place; trying again does not help",
+    NO_PROGRESS: (
+        "restarts in place made no progress: the same failure came again at the same place; trying again does not help; "
+        "fix the failure that ranklaunch report names"
+    ),
     ConfigError.exit_code: "wrong or contradictory platform environment, rank table or template; a launcher has started too few ranks",
 }
 

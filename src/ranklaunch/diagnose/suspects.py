@@ -174,8 +174,8 @@ def _with_report(of: Evidence, error: KnownError, at: float) -> Suspect:
 
 
 def waited_for(suspect: Suspect, of: Evidence) -> Iterator[Suspect]:
-    """The last message of a failed rank names a rank that did not answer. That rank counts if no
-    other failure names a cause."""
+    """The last message of a failed rank names a rank that did not answer. The silent rank is named if
+    no other failure has a cause."""
     culprit = suspect.culprit
     if not culprit or not culprit.error or culprit.error.kind != blame.CONSEQUENCE:
         return
@@ -415,35 +415,35 @@ RecordRule = Callable[[Ended], Optional[Record]]
 def in_main_thread(of: Ended) -> Record | None:
     """The main thread of the rank raised an exception that nobody caught.
 
-    Such an exception ends a Python program with code 1. Another code or a signal fits too: a hook,
-    an atexit handler or a signal that came while Python was ending the program. An exit code of the
-    program's own must follow within seconds: a console goes on after exceptions.
+    Such an exception ends a Python program with code 1, or with a signal that came while Python was
+    ending. If the program chose another exit code, it must exit within seconds. An interactive
+    console can continue after an exception.
     """
     record = last_exception(of.end.records, "main")
     return record if of.end.signal or of.end.exit_code == UNCAUGHT else of.soon(record, SOON_S)
 
 
 def in_program_of_shell(of: Ended) -> Record | None:
-    """The program that the rank's shell script runs raised an exception that nobody caught, and the
-    script ended within seconds."""
+    """A Python program in the rank's shell script raised an exception that nobody caught. The script
+    ended within seconds."""
     return of.soon(last_exception(_records(_programs(of)), "main"), SOON_S)
 
 
 def in_other_thread(of: Ended) -> Record | None:
-    """Another thread of the rank raised an exception, and the rank ended by itself within seconds,
-    as by os._exit or a main thread that notices."""
+    """Another thread of the rank raised an exception, and the rank exited by itself within seconds.
+    For example, the thread called os._exit, or the main thread noticed the failure."""
     return of.soon_by_itself(last_exception(of.end.records, "thread"), SOON_S)
 
 
 def in_child(of: Ended) -> Record | None:
-    """A process below the rank raised an exception, and the rank ended by itself within seconds:
-    the Python below a shell, a worker."""
+    """A process that the rank had started (a worker, or Python in a shell) raised an exception, and
+    the rank exited by itself within seconds."""
     return of.soon_by_itself(last_exception(_records(_processes_below(of)), "main", "process"), CHILD_S)
 
 
 def in_nested_rank(of: Ended) -> Record | None:
-    """A rank of a launcher that the rank had started raised an exception, and the rank ended by
-    itself within seconds."""
+    """The rank had started a launcher. A rank of this launcher raised an exception, and the outer
+    rank exited by itself within seconds."""
     raised = filter(None, (last_exception(process.records, "main") for process in _nested(of)))
     return of.soon_by_itself(min(raised, key=attrgetter("at"), default=None), CHILD_S)
 

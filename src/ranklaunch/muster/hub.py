@@ -141,18 +141,17 @@ class Hub(Machine):
     # What nodes say
 
     def _pong(self, node: Node, message: Message) -> None:
-        """Answers with the time."""
+        """Node 0 answers with its time."""
         node.words.drop(message)
         self._send(node, {"type": "pong", "sent": float(message["sent"]), "time": self._now.wall, "heard": node.words.heard})
 
     def _note(self, node: Node, message: Message) -> None:
-        """Note the present work of a node."""
+        """Node 0 notes the present work of the node."""
         node.doing = wire.text(message, "doing")[: blame.LINE]
 
     def _compare(self, node: Node, message: Message) -> None:
-        """Handle a node's readiness, also a repeated one with another rank table. Release all nodes once all are ready and agree; judge
-        once
-        agreement is certainly impossible."""
+        """The node is ready, or ready again with another rank table. Node 0 releases all nodes once
+        all are ready and agree. It ends the job once agreement is impossible."""
         number = wire.number({"again": 0, **message}, "again")
         if number <= node.readies:
             return
@@ -162,52 +161,54 @@ class Hub(Machine):
         self._look()
 
     def _hear_word(self, node: Node, message: Message) -> None:
-        """Take in a word that this node has not had."""
+        """Node 0 reads the message, unless it is a repetition."""
         self._hear_once(node.index, node.words, message)
 
     def _suspect(self, node: Node, message: Message) -> None:
-        """Record a node's report: one of the possible causes of the job's death."""
+        """Node 0 records the reported failure as a possible cause of the end of the job."""
         self._reports.suspect(node, message)
 
     def _stop_all(self, node: Node, message: Message) -> None:
-        """The first failure: everybody stops, and then says how it ended."""
+        """A node reports the first failure. Node 0 orders all nodes to stop and to report how they
+        ended."""
         self._suspect(node, message)
         self._begin_end()
 
     def _obeyed(self, node: Node, message: Message) -> None:
-        """Note that a node has received the order to stop."""
+        """Node 0 notes that the node has received the order to stop."""
         node.stopping = True
 
     def _succeed(self, node: Node, message: Message) -> None:
-        """Its ranks have succeeded."""
+        """The ranks of the node have succeeded. Node 0 notes this."""
         self._reports.succeed(node, message)
 
     def _succeed_last(self, node: Node, message: Message) -> None:
-        """Its ranks have succeeded; with the last of all, the job has."""
+        """The ranks of the node have succeeded. With the last node, the job has succeeded."""
         self._succeed(node, message)
         if self._reports.done == len(self._roll.hosts) - self._muster.followers:
             self._conclude(Judgement("succeeded", 0, self._reports.success(self._success)))
 
     def _file(self, node: Node, message: Message) -> None:
-        """Note how a node ended. Judge the job when all nodes have reported."""
+        """Node 0 notes how the node ended. It judges the job when all nodes have reported."""
         self._reports.file(node, message)
         if self._reports.all_filed:  # else the next tick looks: 4,096 looks at 4,096 nodes take too long
             self._look_at_reports()
 
     def _stop_and_ask(self, node: Node, message: Message) -> None:
-        """It has ended before all were told to stop: now they are."""
+        """The node ended before the order to stop. Node 0 notes its report, and orders all nodes to
+        stop."""
         self._reports.file(node, message)
         self._begin_end()
 
     def _part(self, node: Node, message: Message) -> None:
-        """It has its verdict."""
+        """The node has its verdict. Node 0 closes the connection."""
         node.told = True
         if node.link is not None:
             self._do(events.Close(node.link))
             self.here.disconnect(node.link)
 
     def _part_early(self, node: Node, message: Message) -> None:
-        """Let a node leave with 0 before the others: it has waited for them long enough."""
+        """The node has waited long enough for the others, and leaves with 0. Node 0 lets it go."""
         if not node.done:
             msg = "it leaves, and has not said how it ended"
             raise ValueError(msg)
@@ -258,8 +259,8 @@ class Hub(Machine):
         self._do(events.Decide(judgement, self.round, self._is_released, away, self._reports.states))
 
     def _go_by(self, event: events.Decided) -> None:
-        """Follow the decision: the job ends, or goes on with the next round, with all nodes meeting again. A node not back by then
-        from a broken connection gets the time of a fresh break."""
+        """Node 0 follows the decision: it ends the job, or starts the next round with all nodes. A
+        node whose connection is still lost gets the whole time to return again."""
         if not event.again:
             self._conclude(event.judgement)
             return
@@ -285,47 +286,49 @@ class Hub(Machine):
     # What this side does
 
     def _begin(self, event: events.Start) -> None:
-        """The first tick, and when things are said first."""
+        """Node 0 starts its timers."""
         self._next_status = self._now.clock + FIRST_STATUS_S
         self._next_ask = self._now.clock + FIRST_STATUS_S / 2
         self._do(events.Wake(events.Tick(), TICK_S))
 
     def _plan(self, event: events.Planned) -> None:
-        """Another plan has another success."""
+        """The plan has changed. Node 0 notes its sentence for success."""
         self._success = event.success
 
     def _mind_door(self, event: events.AtDoor) -> None:
-        """Note the nodes that cannot join, for the message about missing nodes."""
+        """Node 0 notes the nodes that cannot join, for the message about missing nodes."""
         self._gathering.at_door(event.trouble, event.refused, self._now.clock + event.patience_s)
 
     def _learn(self, event: events.Resolved) -> None:
-        """Note the addresses of a missing node, or the reason why its name has none."""
+        """Node 0 notes the addresses of a missing node, or the reason why its name has none."""
         self._gathering.found(event.node, event.addresses, event.why)
 
     def _dismiss(self, event: events.Dismiss) -> None:
-        """Node 0 leaves, and tells all."""
+        """Node 0 leaves, and informs all nodes."""
         self.state = DISMISSED
         self._broadcast({"type": "dismissed"})
 
     def _end_late(self, event: events.EndLate) -> None:
-        """End the job: without node 0 nobody would watch the others, which may wait for its ranks for ever."""
+        """The ranks of node 0 have succeeded, and other nodes run too long. Node 0 ends the job,
+        because without node 0 nobody detects failures."""
         named = self.here.unfinished(len(self._roll.hosts) - self._muster.followers)
         late = f"but {named} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
         self._conclude(Judgement("failed", WaitError.exit_code, f"{event.finished} on {self._roll.name(0)}, {late}"))
 
     def _say_word(self, event: events.Word) -> None:
-        """Send a message to its nodes, and keep a copy for nodes that reconnect."""
+        """Node 0 sends a message to the nodes, and keeps a copy for nodes that connect again."""
         message = self._worded(event)
         self._do(events.Send(message, self.here.keep(message, event.nodes)))
 
     def _judge_now(self, event: events.Hurry) -> None:
-        """Judges by what is known: nobody's report is waited for any more."""
+        """Node 0 judges by the reports that it has, and waits for no others."""
         self._judge_or_ask(self._reports.judge(), "")
 
     # Time
 
     def _gather(self, event: events.Tick) -> None:
-        """Whether all may start, or will not; says who is missing, now and then."""
+        """Node 0 checks whether all nodes may start, or cannot start. From time to time it reports
+        the missing nodes."""
         self._do(events.Wake(events.Tick(), TICK_S))
         self._do(events.Listen())
         self._do(events.Sweep())
@@ -340,7 +343,7 @@ class Hub(Machine):
             self._broadcast({"type": "status", "missing": missing[: blame.SAID]})
 
     def _watch(self, event: events.Tick) -> None:
-        """Says who says nothing any more."""
+        """Node 0 prints the nodes that have become silent."""
         self._tidy(event)
         if self._is_time_for_status():
             for node in self.here.newly_silent(max(self._muster.lost_after_s, STATUS_S), self._now):
@@ -348,7 +351,7 @@ class Hub(Machine):
                 self._do(events.Say(f"muster: {self._name(node)} {text}"))
 
     def _await_all(self, event: events.Tick) -> None:
-        """Judges, once nobody is worth waiting for any more."""
+        """Node 0 judges the job when it expects no more reports."""
         self._do(events.Wake(events.Tick(), TICK_S))
         self._do(events.Sweep())
         deaf = self._reports.newly_deaf(self._now)
@@ -357,7 +360,7 @@ class Hub(Machine):
         self._look_at_reports()
 
     def _tidy(self, event: events.Tick) -> None:
-        """Looks after the door alone."""
+        """Node 0 closes connections that have not signed in time."""
         self._do(events.Wake(events.Tick(), QUIET_TICK_S))
         self._do(events.Sweep())
 
@@ -370,7 +373,8 @@ class Hub(Machine):
     # Connections
 
     def _drop(self, event: events.Nonsense) -> None:
-        """A connection is worth nothing any more. Of a node that has signed: a defect, or another version."""
+        """Node 0 closes an invalid connection. If the node had signed, the cause is a defect or
+        another version."""
         self._do(events.Close(event.link))
         node = self.here.by_link.get(event.link)
         if not node:
@@ -380,7 +384,8 @@ class Hub(Machine):
         super()._take(events.Broken(event.link, OSError(errno.EPROTO, event.why)))
 
     def _miss(self, event: events.Broken) -> None:
-        """Handle a broken connection: the node may return for a moment, unless it has sent its report."""
+        """The connection is lost. Node 0 waits a moment for the node to return, unless the node has
+        sent its report."""
         node = self.here.disconnect(event.link)
         if node and node.reported:
             node.told = True
@@ -390,13 +395,14 @@ class Hub(Machine):
             self._do(events.Wake(events.Overdue(node.instance), seconds))
 
     def _see_off(self, event: events.Broken) -> None:
-        """Its connection is over, and so is the job."""
+        """The connection is lost after the end of the job. Node 0 no longer waits for this node."""
         node = self.here.disconnect(event.link)
         if node:
             node.told = True
 
     def _forget(self, event: events.Overdue) -> None:
-        """It may be started again, and come again."""
+        """The node did not return in time. Node 0 removes it. The node may start again and connect
+        again."""
         node = self.here.overdue(event.instance, self._now)
         if node:
             self._do(events.Say(f"muster: {self._name(node)} has gone again; waiting for it to come back"))
@@ -404,7 +410,8 @@ class Hub(Machine):
             self.here.remove(node)
 
     def _lose(self, event: events.Overdue) -> None:
-        """Handle a node's loss, or node 0's loss of all nodes, and end the job. Look again later if the case is unclear."""
+        """The node is lost, or node 0 is cut off from all nodes. Node 0 ends the job. If the case
+        is unclear, node 0 looks again later."""
         node = self.here.overdue(event.instance, self._now)
         if node and self._reports.is_unclear(node, self._now):
             self._do(events.Wake(event, liveness.LOOK_S))
@@ -416,7 +423,7 @@ class Hub(Machine):
     # Who comes
 
     def _enrol(self, event: First) -> Node:
-        """A node comes, or comes back, and is welcome."""
+        """A node connects, or connects again. Node 0 welcomes it."""
         node = self.here.come(event, self._now)
         if node.link is not None:
             self._do(events.Close(node.link))
@@ -429,7 +436,8 @@ class Hub(Machine):
         return node
 
     def _readmit(self, event: First) -> None:
-        """One that comes back goes on; for another one the job has started without it."""
+        """A known node connects again, and continues. Node 0 refuses an unknown node: the job has
+        started without it."""
         if self._is_known(event):
             node = self._enrol(event)
             self._send(node, self._released, *node.words)
@@ -437,7 +445,7 @@ class Hub(Machine):
             self._turn_away(event)
 
     def _take_back(self, event: First) -> None:
-        """As readmit, before the release."""
+        """Like readmit, before the release."""
         if self._is_known(event):
             self._enrol(event)
         else:
@@ -454,7 +462,7 @@ class Hub(Machine):
         self._do(events.Send(self._stamped(told("judgement", judgement)), (event.link,)))
 
     def _stop_it(self, event: First) -> None:
-        """It comes, and is told to stop."""
+        """A node connects. Node 0 orders it to stop."""
         if self._restarts and self._released and not self._is_known(event):
             self._turn_away(event)
             return
@@ -462,12 +470,12 @@ class Hub(Machine):
         self._send(node, self._stop_message(), *node.words)  # before that one that was never released hears none
 
     def _tell_it(self, event: First) -> None:
-        """It comes, and is told the judgement."""
+        """A node connects. Node 0 sends it the judgement."""
         assert self.judgement
         self._send(self._enrol(event), told("judgement", self.judgement))
 
     def _send_off(self, event: First) -> None:
-        """Answer a node that comes late: node 0 leaves."""
+        """A node connects late. Node 0 answers that it leaves."""
         self._send(self._enrol(event), {"type": "dismissed"})
 
     # Sending

@@ -135,34 +135,36 @@ class Member(Machine):
     # Coming to node 0
 
     def _dial(self, event: Event) -> None:
-        """Goes to node 0: where it was a moment ago, for name servers may be slow; else its name is looked up."""
+        """The node connects to node 0. After a lost connection it uses the last address, because
+        name servers may be slow. Otherwise it looks up the name."""
         self._do(events.Dial(again=isinstance(event, events.Retry) and event.again))
 
     def _wait(self, event: events.Reached) -> None:
-        """For a greeting."""
+        """The node waits for the greeting of node 0."""
         if not self._answered:
             self._explain(f"what answers on port {self._muster.port} says nothing")
         self._do(events.Wake(events.GreetingDue(), GREETING_S))
 
     def _greet(self, event: events.Greeted) -> None:
-        """Says who this is."""
+        """The node sends its number, its host and its present work."""
         self._greeted = True
         hello = {"type": "hello", "node": self._muster.node, "host": self._host, "instance": self._instance, "doing": self._doing}
         self._do(events.Send(self._stamped(hello)))
 
     def _hang_up(self, event: Event) -> None:
-        """There is nothing to come for any more."""
+        """The node no longer needs the connection, and closes it."""
         self._do(events.Close())
 
     def _retry(self, event: events.Unreached) -> None:
-        """Comes again, later each time."""
+        """Nothing answers. The node connects again, with growing pauses."""
         self.strange_since = None
         self._answered = self._answered and not event.refused
         self._come_later(event.why)
 
     def _retry_or_lose(self, event: events.Unreached) -> None:
-        """Retry while node 0 may still be there, else lose node 0. A killed node 0 closes its connections. A reset, then silence:
-        its host has given this node up, or was cut off from this node."""
+        """Nothing answers. The node connects again while node 0 may return; afterwards node 0 is
+        lost. A killed node 0 closes its connections. A reset and then silence mean that the host of
+        node 0 is cut off from this node."""
         self._answered = self._answered and not event.refused
         if event.silent and liveness.reset(self._broken_by):
             self._broken_by = OSError(errno.ETIMEDOUT, event.why)
@@ -183,7 +185,8 @@ class Member(Machine):
         self._do(events.Wake(events.Retry(again), seconds))
 
     def _give_up(self, event: events.GreetingDue) -> None:
-        """Whoever answers there does not greet."""
+        """The program at this port does not greet like ranklaunch. The node closes the
+        connection."""
         self._refuse("it does not answer as ranklaunch")
 
     def _refuse(self, why: str) -> None:
@@ -191,7 +194,8 @@ class Member(Machine):
         super()._take(Broken(0, OSError(errno.EPROTO, why), self._greeted))
 
     def _come_again(self, event: Broken) -> None:
-        """The connection is over: says why, and comes again, unless node 0 is gone."""
+        """The connection is lost. The node writes the reason and connects again, unless node 0 has
+        ended."""
         self._do(events.Rest(events.GreetingDue()))
         self._do(events.Rest(events.PingDue()))
         again = self.joined
@@ -221,9 +225,8 @@ class Member(Machine):
     # What node 0 says
 
     def _join(self, message: Message) -> None:
-        """Handle a welcome, and send node 0 all necessary facts again, as of the round of node 0. If this round is new there, no fact is
-        of an
-        earlier one."""
+        """Node 0 welcomes this node. The node sends again all facts that node 0 needs, as facts of
+        node 0's round."""
         if wire.text(message, "hub") == self._hub_name:
             self._settle_in(message)
             return
@@ -234,8 +237,8 @@ class Member(Machine):
         self._settle_in(message)
 
     def _rejoin(self, message: Message) -> None:
-        """Handle a rejoin like a join. A node 0 that was started anew has an attempt without this node. The node hears of another round
-        next."""
+        """Like join. If node 0 was started anew, this node has no part in the new attempt, and node
+        0 is lost."""
         if wire.text(message, "hub") != self._hub_name:
             self._do(events.Rest(events.GreetingDue()))
             self._lose()
@@ -253,7 +256,7 @@ class Member(Machine):
                 self._do(events.Send(kept))
 
     def _measure(self, message: Message) -> None:
-        """The difference of the clocks, to within the round trip."""
+        """The node measures the difference of the clocks, to within the round trip."""
         self._words.drop(message)
         now, sent, theirs = self._now.clock, float(message["sent"]), float(message["time"])
         trip = now - sent
@@ -268,13 +271,14 @@ class Member(Machine):
         return bool(self._best and self.offset is not None and abs(offset - self.offset) > (trip + self._best[0]) / 2 + SLACK_S)
 
     def _heed(self, message: Message) -> None:
-        """From node 0, now and then: what it waits for. Says so, once this node is ready."""
+        """Node 0 sends the names of missing nodes from time to time. The node prints them once it
+        is ready."""
         self._missing = wire.text(message, "missing")
         if self._ready:
             self._do(events.Say(f"muster: waiting for {self._missing}"))
 
     def _release(self, message: Message) -> None:
-        """All may start."""
+        """All nodes may start. The node starts its ranks."""
         self.state, self._is_released = RELEASED, True
         self.shared = wire.texts(message.get("shared", {}))
         self._do(events.Rest(events.Remind()))
@@ -283,25 +287,25 @@ class Member(Machine):
         self._do(events.Released(wire.text({"text": "", **message}, "text")))
 
     def _stop(self, message: Message) -> None:
-        """Another node has failed: says that this one stops."""
+        """Another node has failed. The node confirms the order, and stops its ranks."""
         judgement = messages.judgement(message["judgement"])
         self.state = STOPPING
         self._say({"type": "stopping"})
         self._do(events.Stop(judgement))
 
     def _hear_word(self, message: Message) -> None:
-        """Take in a word that this node has not had."""
+        """The node reads the message, unless it is a repetition."""
         self._hear_once(0, self._words, message)
 
     def _accept(self, message: Message) -> None:
-        """The judgement; what is left to do is to write it down."""
+        """The node receives the judgement. Only its files remain to be written."""
         judgement = messages.judgement(message["judgement"])
         self.state = OVER
         self._do(events.Judged(judgement))
 
     def _go_again(self, message: Message) -> None:
-        """Start the next round: the last one has ended, and all start once more. Earlier messages no longer count. Ignore any
-        other round: this node is in such a round, or was before."""
+        """The round has ended, and all nodes start once more. The node drops the messages of the
+        old round. It ignores any round but the next."""
         judgement, following = messages.judgement(message["judgement"]), wire.following(message)
         if (wire.number(message, "attempt"), wire.number(message, "round")) != (self._hub_attempt, self.round + 1):
             return
@@ -314,7 +318,7 @@ class Member(Machine):
         self._do(events.Again(self.round, judgement, following))
 
     def _part(self, message: Message) -> None:
-        """Node 0 leaves, and nobody is left to talk to."""
+        """Node 0 leaves. The node says good-bye, and continues alone."""
         self._say({"type": "bye"})
         self.state = OVER
         self._do(events.Dismissed())
@@ -322,12 +326,12 @@ class Member(Machine):
     # What the supervisor says
 
     def _tell_busy(self, event: events.Busy) -> None:
-        """What this node is busy with."""
+        """The node reports its present work."""
         self._doing = event.doing
         self._say({"type": "busy", "doing": event.doing})
 
     def _tell_ready(self, event: events.Ready) -> None:
-        """It is ready to start, or is so again, with another rank table."""
+        """The node reports that it is ready, or ready again with another rank table."""
         again = {"again": self._ready.get("again", 0) + 1} if self._ready else {}
         self._ready = self._stamped({
             "type": "ready", "facts": dict(event.facts), "index": event.index, "host": event.host, "offers": dict(event.offers), **again,
@@ -336,15 +340,15 @@ class Member(Machine):
         self._do(events.Wake(events.Remind(), FIRST_STATUS_S))
 
     def _tell_fail(self, event: events.Fail) -> None:
-        """The first that went wrong here."""
+        """The node reports its first failure."""
         self._keep({"type": "fail", "suspect": messages.as_message(event.suspect)})
 
     def _tell_done(self, event: events.Done) -> None:
-        """Its ranks have succeeded."""
+        """The node reports that its ranks have succeeded."""
         self._keep({"type": "done", "finish": messages.as_message(event.finish), "unseen": event.unseen})
 
     def _tell_report(self, event: events.Report) -> None:
-        """How it has ended."""
+        """The node reports how its processes ended."""
         self._keep({
             "type": "report",
             "suspects": [messages.as_message(suspect) for suspect in event.suspects],
@@ -354,22 +358,23 @@ class Member(Machine):
         })  # fmt: skip
 
     def _say_word(self, event: events.Word) -> None:
-        """Send a word to node 0, and keep the message until node 0 has acknowledged it."""
+        """The node sends a message to node 0, and keeps it until node 0 has acknowledged it."""
         message = self._worded(event)
         self._words.add(message)
         self._say(message)
 
     def _leave(self, event: events.Leave) -> None:
-        """Say good-bye: this node leaves before the others."""
+        """The node says good-bye, and leaves before the others."""
         self._say({"type": "bye"})
         self.state = OVER
 
     def _take_leave(self, event: events.Leave) -> None:
-        """Say good-bye: this node has written its verdict, and waits for node 0 to release it."""
+        """The node has written its verdict. It says good-bye, and waits until node 0 releases
+        it."""
         self._say({"type": "bye"})
 
     def _let_go(self, event: Broken) -> None:
-        """Node 0 has let it go."""
+        """Node 0 has closed the connection. The node does not connect again."""
         self.joined = False
 
     def _keep(self, message: Message) -> None:
@@ -383,13 +388,13 @@ class Member(Machine):
     # Time
 
     def _ping(self, event: events.PingDue) -> None:
-        """Asks for the time: often at first, for the clocks."""
+        """The node asks node 0 for its time: often at first, to compare the clocks."""
         self._say({"type": "ping", "sent": self._now.clock, "heard": self._words.heard})
         self._pings += 1
         self._do(events.Wake(events.PingDue(), PING_S if self._pings < PINGS else self._ping_s))
 
     def _remind(self, event: events.Remind) -> None:
-        """Says that node 0 is waited for, where it is."""
+        """The node prints that it waits for node 0, and the reason."""
         self._do(events.Wake(events.Remind(), STATUS_S))
         if not self.joined:
             self._do(events.Say(f"muster: waiting for {self.missing}"))

@@ -417,21 +417,21 @@ Order = Callable[[Suspect, Sequence[Suspect]], Optional[str]]
 
 
 def out_of_memory(suspect: Suspect) -> str | None:
-    """The kernel counted a process that it killed for memory at the time when this one was killed."""
+    """The kernel counted a kill for memory at the time when this process was killed."""
     culprit = suspect.culprit
     return "the kernel's count of processes killed for memory" if culprit and culprit.out_of_memory else None
 
 
 def known_error(suspect: Suspect) -> str | None:
-    """An entry of the catalogue of known errors matches the last output, which no record of an
-    exception explains."""
+    """An entry of the known errors matches the last output, and no recorded exception explains the
+    end."""
     error = suspect.culprit.error if suspect.culprit else None
     return f"{error.name} ({error.kind}): {error.line}" if error else None
 
 
 def exit_status(suspect: Suspect) -> str | None:
-    """The process ended with a signal or an exit code, and neither a record nor a known error says
-    why."""
+    """The process ended with a signal or an exit code, and neither a record nor a known error gives
+    the reason."""
     culprit = suspect.culprit
     if not culprit:
         return None
@@ -439,28 +439,28 @@ def exit_status(suspect: Suspect) -> str | None:
 
 
 def own_decision(suspect: Suspect) -> str | None:
-    """ranklaunch itself ended the job: a stop request, a wait or a node that was lost, a hang."""
+    """ranklaunch itself ended the job: after a stop request, a time-out, a lost node, or a hang."""
     return f"ranklaunch ended the job: {suspect.outcome}"
 
 
 def only_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:
-    """Each failure that was seen looks like the consequence of another one. The earliest is shown."""
+    """Every failure looks like the consequence of another failure. The earliest is named."""
     return f"the first of {len(others) + 1}, all consequences" if first.is_consequence else None
 
 
 def before_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:
-    """A failure that is no consequence comes before all consequences, however early the consequences were seen."""
+    """A cause always comes before a consequence, even if ranklaunch saw the consequence first."""
     early = [each for each in others if each.is_consequence and each.at < first.at]
     return f"{len(early)} earlier failures are consequences" if early else None
 
 
 def first_in_time(first: Suspect, others: Sequence[Suspect]) -> str | None:
-    """Of several failures the earliest decides."""
+    """There are several failures. The earliest is named."""
     return f"the earliest of {len(others) + 1} failures" if others else None
 
 
 def only_failure(first: Suspect, others: Sequence[Suspect]) -> str | None:
-    """Nothing else ended by itself."""
+    """ranklaunch saw no other failure."""
     return "no other failure was seen"
 
 
