@@ -12,7 +12,7 @@ from ranklaunch.muster import events, hub, member
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, Heard, Key, Machine
 
 MACHINES = {"hub": (hub.Hub, hub.STATES, hub.TABLE), "member": (member.Member, member.STATES, member.TABLE)}
-PAGE = helpers.ROOT / "docs" / "muster.md"
+PAGE = helpers.ROOT / "docs" / "muster-states.md"
 
 
 def words(name: str) -> set[str]:
