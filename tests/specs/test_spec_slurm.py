@@ -559,7 +559,7 @@ def test_the_verdict_becomes_the_jobs_comment_and_its_host_is_left_out(tmp_path:
 def page_script() -> str:
     """Return the script of docs/slurm.md that saves before the time limit."""
     text = (helpers.ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
-    block = text.partition("The same in a script of yours, ")[2].partition(":\n\n")[2]
+    block = text.partition("The same in your own script. ")[2].partition(":\n\n")[2]
     return "".join(line[4:] + "\n" for line in itertools.takewhile(lambda line: not line or line[0] == " ", block.splitlines()))
 
 

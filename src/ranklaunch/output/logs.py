@@ -307,6 +307,7 @@ class Logs:
             lost = counted(self._console.lost - self._lost, "line")
             self._terminal.say(f"the disk of the console was full: {lost} not shown")
         self._say_folded()
+        self._has_folded = False  # a stop request behind the verdict shows nothing more
         if self._record.is_gone:
             self._trouble.append(f"{self._record.folder} was removed or moved while the job ran, and the logs in it")
         for text in self._trouble:
