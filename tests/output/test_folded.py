@@ -138,10 +138,8 @@ def test_a_failure_on_two_hosts(as_process: Starter) -> None:
     assert codes(jobs) == [1, 1]
     first, second = (said(job.err.text) for job in jobs)
     assert len(first) + len(second) <= 25
-    assert [line for line in second if ERROR in line] == [
-        f"ranklaunch: failed with exit code 1: rank 1 on node 0 (127.0.0.1) exited with code 1: {ERROR} (train.py:12); "
-        f"logs {jobs[1].attempt}"
-    ]
+    failed = f"ranklaunch: failed with exit code 1: rank 1 on node 0 (127.0.0.1) exited with code 1: {ERROR} (train.py:12)"
+    assert [line for line in second if ERROR in line] == [f"{failed}; logs {jobs[1].attempt}"]
     assert f"  {ERROR}" in first
 
 
