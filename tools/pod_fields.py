@@ -70,7 +70,7 @@ FIELDS = """\\
 
 
 class Types:
-    """The types that others are made of, once each."""
+    """Types used by the fields of a pod, each once."""
 
     def __init__(self, definitions: dict[str, Any]) -> None:
         self._definitions = {

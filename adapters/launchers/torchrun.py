@@ -154,8 +154,7 @@ def with_dollars_doubled(job: Job) -> Job:
 
 def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
     """Return the variable that gives ranks the whole grace after a stop, instead of torch's own short time. A torch without this variable
-    is
-    halted in time. Without a visible torch, as in a plan on another machine, nothing is known about the variable."""
+    is halted in time. Without a visible torch, as in a plan on another machine, nothing is known about the variable."""
     torch = facts.source(_KNOWS_SHUTDOWN, job, reader.files, reader.env, reader.cwd)
     name, grace_s, grace = SHUTDOWN.name, base.limits(reader).grace_s, reader.described(GRACE_S)
     is_long = grace_s > HELD_AFTER_S
@@ -182,9 +181,8 @@ def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
 
 def report(text: str, pid: int = 0) -> Failure | None:
     """Return the failed rank of torchrun's summary. torchrun always exits with 1; ranks and codes are in the summary of its exception,
-    with
-    or without @record: failures first, then the root cause. Form: torch 1.11 to 2.13. Ended before its summary, torchrun names no global
-    rank, or only reports that it was signalled and has signalled its ranks."""
+    with or without @record: failures first, then the root cause. Form: torch 1.11 to 2.13. Ended before its summary, torchrun names no
+    global rank, or only reports that it was signalled and has signalled its ranks."""
     last, own = _last_of(text, pid)
     if last and last["signal"]:
         return failed_with(-int(last["signal"]), pid=int(last["signalled"]))
@@ -224,9 +222,8 @@ def _keeps_order(job: Job, own_words: Sequence[str]) -> bool:
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str, own_words: Sequence[str]) -> RankOutputs | None:
     """Return a file for each rank, so the lines of ranks stay apart; torchrun alone mixes them. Files are named by local rank, so nodes
-    with
-    a common log folder need a folder each. None if the user redirects the ranks' output, or if a rendezvous backend other than static
-    numbers the nodes. told: words of torchrun's own, by whatever template."""
+    with a common log folder need a folder each. None if the user redirects the ranks' output, or if a rendezvous backend other than
+    static numbers the nodes. told: words of torchrun's own, by whatever template."""
     if OPTIONS.options(own_words).intersection(_OUTPUT) or not _keeps_order(job, own_words):
         return None
     place = in_attempt(job, folder)

@@ -308,15 +308,14 @@ class Launcher:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """The end of one process. rank, local_rank: None for other processes than ranks. pid: None if the process was never seen. start:
-    clock
-    ticks after boot, from /proc; pid and start together name one process for good. role: rank, launcher, service, step or experiment for
-    a child of ranklaunch; below for a rank of a launcher; daemon for a killed process with ranks of another node below. parent: pid of
-    its launcher. status: wait status, None if unknown. exit_code: 128+N after signal N. signal: its number, 0 for none. at: time when the
-    end was seen, None if the end was not seen. sent: signals from ranklaunch, in order. by_itself: False if the process was signalled
-    before; None for a child, see `sent`. surely: True if its launcher was stopped then, and so cannot have signalled the process.
-    launcher: None for a process without ranks of its own. output: its last output, at most 32 KiB; None if the job succeeded. at_stop:
-    output up to the signal after which further output does not count. records: written by the process itself."""
+    """The end of one process. rank, local_rank: None for other processes than ranks. pid: None if the process was never seen. start: clock
+    ticks after boot, from /proc; pid and start together name one process for good. role: rank, launcher, service, step or experiment
+    for a child of ranklaunch; below for a rank of a launcher; daemon for a killed process with ranks of another node below. parent: pid
+    of its launcher. status: wait status, None if unknown. exit_code: 128+N after signal N. signal: its number, 0 for none. at: time
+    when the end was seen, None if the end was not seen. sent: signals from ranklaunch, in order. by_itself: False if the process was
+    signalled before; None for a child, see `sent`. surely: True if its launcher was stopped then, and so cannot have signalled the
+    process. launcher: None for a process without ranks of its own. output: its last output, at most 32 KiB; None if the job succeeded.
+    at_stop: output up to the signal after which further output does not count. records: written by the process itself."""
 
     node: int
     rank: int | None
@@ -342,9 +341,8 @@ class RankEnd:
 @dataclass(frozen=True)
 class OtherProcess:
     """A process with records that is neither a child of ranklaunch nor a rank with a known pid: the Python below a shell, a helper, a
-    child
-    of multiprocessing, a launcher started by the program. rank: the number from its own variables, None if these have none or the process
-    is a launcher."""
+    child of multiprocessing, a launcher started by the program. rank: the number from its own variables, None if these have none or the
+    process is a launcher."""
 
     pid: int
     start: int
@@ -417,11 +415,10 @@ class RestartSettings:
 @dataclass(frozen=True)
 class JobFacts:
     """Facts of the job around the ends. run: id of the job, "" if unknown here. attempt: from 1. restart: how often ranks were started
-    again
-    in place before. runs: ranks, program (one on each node) or nodes (each played by a process). node_index: this node. idle: nodes
-    without part in the job. program: its path or module, and its arguments. module: True if program is a module. outputs: of ranks below
-    a launcher, where ranklaunch shows them. kept: the same, where the user keeps them in files. restarts: None without restarts. hang:
-    the action at a hang of the job."""
+    again in place before. runs: ranks, program (one on each node) or nodes (each played by a process). node_index: this node. idle:
+    nodes without part in the job. program: its path or module, and its arguments. module: True if program is a module. outputs: of
+    ranks below a launcher, where ranklaunch shows them. kept: the same, where the user keeps them in files. restarts: None without
+    restarts. hang: the action at a hang of the job."""
 
     name: str
     run: str

@@ -181,8 +181,7 @@ class Arrived:
 
 
 class Reader:
-    """Typed access to one environment. ledger: sources of all values read so far. Adapters report wrong values here; check() raises all
-    of
+    """Typed access to one environment. ledger: sources of all values read so far. Adapters report wrong values here; check() raises all of
     them at once. elsewhere: variables left out because their values are another node's, by name, with that node."""
 
     def __init__(

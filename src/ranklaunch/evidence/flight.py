@@ -49,9 +49,8 @@ class Standing(NamedTuple):
 @dataclass(frozen=True)
 class Stuck:
     """A waiting group. at: number of the collective. op: operation of most members there, "" without a majority. missing: members that
-    have
-    not entered the collective. differing: members in another operation there, with the operation; all of them if op is "". unknown:
-    members without a dump."""
+    have not entered the collective. differing: members in another operation there, with the operation; all of them if op is "".
+    unknown: members without a dump."""
 
     group: str
     description: str

@@ -45,8 +45,7 @@ class Limits(NamedTuple):
 
 class Change(NamedTuple):
     """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's
-    clock.
-    signals: the watched signals without a move; of OVER: the signals that moved. rule: the broken rule of the user's, "" for a
+    clock. signals: the watched signals without a move; of OVER: the signals that moved. rule: the broken rule of the user's, "" for a
     standstill; number: its place among the rules. limit_s: seconds until the alarm, by the setting of this name."""
 
     kind: str

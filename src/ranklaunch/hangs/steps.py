@@ -304,10 +304,9 @@ class Reading(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A row of SHAPES. needed: text of each such line, cheaper to look for than `pattern`. time, samples, tokens: patterns for values
-    that
-    only lines of this shape print so. is_bar: drawn by tqdm or rich. is_any_bar: also drawn for loading or evaluating, by the text before
-    the bar. follows_heading: its epoch stands in an earlier line, "Epoch 1/10"."""
+    """A row of SHAPES. needed: text of each such line, cheaper to look for than `pattern`. time, samples, tokens: patterns for values that
+    only lines of this shape print so. is_bar: drawn by tqdm or rich. is_any_bar: also drawn for loading or evaluating, by the text
+    before the bar. follows_heading: its epoch stands in an earlier line, "Epoch 1/10"."""
 
     name: str
     needed: str

@@ -31,9 +31,8 @@ _STATES = {
 
 class Raised(NamedTuple):
     """Exception recorded by a rank whose process runs on. silent_s: seconds since then. sure: the program will end because of the
-    exception,
-    and has not ended yet. said: the traceback, or its end; line: its last line; both "" if left out. pid: of the process, None if
-    unknown. of_thread: the exception has ended a thread of the rank, and no program."""
+    exception, and has not ended yet. said: the traceback, or its end; line: its last line; both "" if left out. pid: of the process,
+    None if unknown. of_thread: the exception has ended a thread of the rank, and no program."""
 
     rank: int
     silent_s: float
@@ -45,8 +44,7 @@ class Raised(NamedTuple):
 
 
 class Known(NamedTuple):
-    """State of one rank. state: as in /proc, "" for a process that is gone, "?" for unknown. cpu: cores; full: True if the rank has
-    wanted
+    """State of one rank. state: as in /proc, "" for a process that is gone, "?" for unknown. cpu: cores; full: True if the rank has wanted
     full cores all the time. stack: of the main thread, a frame a line, the innermost first; "" for none. call: source line of the
     innermost frame. file: of the stack. names: ranks without an answer, by the rank's last time-out message."""
 

@@ -171,7 +171,7 @@ class PingDue(Event):
 
 @dataclass(frozen=True)
 class Remind(Event):
-    """It is time to say what is waited for."""
+    """The time has come for a message about the missing nodes."""
 
 
 @dataclass(frozen=True)

@@ -321,7 +321,7 @@ class Hub(Machine):
         self._do(events.Send(message, self.here.keep(message, event.nodes)))
 
     def _judge_now(self, event: events.Hurry) -> None:
-        """Node 0 judges by the reports that it has, and waits for no others."""
+        """Node 0 judges by the received reports, without the missing ones."""
         self._judge_or_ask(self._reports.judge(), "")
 
     # Time
@@ -475,7 +475,7 @@ class Hub(Machine):
         self._send(self._enrol(event), told("judgement", self.judgement))
 
     def _send_off(self, event: First) -> None:
-        """A node connects late. Node 0 answers that it leaves."""
+        """A node connects late. Node 0 answers that node 0 leaves."""
         self._send(self._enrol(event), {"type": "dismissed"})
 
     # Sending

@@ -63,9 +63,8 @@ SLACK_S = 0.2  # by which two drift apart meanwhile at most, unless one is set
 
 class Member(Machine):
     """instance: tells two starts of a node apart. host: this node's own name. joined: node 0 has welcomed this node. shared, run_id,
-    table:
-    node 0's offers, the job's id, and the digest of the rank table for all starts, once all are released. offset: seconds by which node
-    0's wall clock is ahead of this node's monotonic one, once measured."""
+    table: node 0's offers, the job's id, and the digest of the rank table for all starts, once all are released. offset: seconds by
+    which node 0's wall clock is ahead of this node's monotonic one, once measured."""
 
     def __init__(self, muster: Muster, instance: str, host: str, attempt: int = 1) -> None:
         super().__init__(GATHERING, attempt)

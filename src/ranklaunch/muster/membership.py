@@ -248,7 +248,7 @@ class Roll:
 
 
 def _count(counter: Counter[Any], what: object, by: int) -> None:
-    """What there is none of is not in it."""
+    """Add to a count, and remove the key at a count of 0."""
     counter[what] += by
     if not counter[what]:
         del counter[what]

@@ -329,9 +329,8 @@ class Follower:
             self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
 
     def _last_of(self, key: str) -> bytes:
-        """Return the end of one output: the copied part, then the uncopied ends of its files. The last written file comes last, because
-        it has
-        the reason of its rank's end. A line without its end comes before the part copied from its file since."""
+        """Return the end of one output: the copied part, then the uncopied ends of its files. The last written file comes last, because it
+        has the reason of its rank's end. A line without its end comes before the part copied from its file since."""
         paths = sorted(self._newest[key], key=self._files.order)
         if self._spent:  # nothing is copied any more
             return joined(*(self._files.end_of(path) for path in paths))

@@ -140,8 +140,8 @@ def _folders(job: Job, files: Files, env: Mapping[str, str], cwd: str) -> list[t
 
 def _site_packages(files: Files, python: str, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the folders of Python's module site: those beside an interpreter, of a virtual environment, of conda, of the system; the
-    folder
-    of pip for one user; and for an environment with system packages, the system's folders. Names in .pth files are not looked up."""
+    folder of pip for one user; and for an environment with system packages, the system's folders. Names in .pth files are not looked
+    up."""
     prefix = folder_of(folder_of(python))
     version = _minor(files, prefix, python)
     if not version:

@@ -71,10 +71,8 @@ class Layout:
 
     def groups(self, kind: str) -> Groups:
         """Return groups. kind: tp, pp, cp or dp; of experts: ep, expert_tp or expert_dp. Groups and ranks ascend, as in Megatron. Of
-        several
-        digits: mp, model parallelism, the ranks of one whole model; dp_cp, ranks with the same weights; stage, ranks with the same
-        layers.
-        embedding: the first and the last stage of a pipeline, which share the weights of the word embedding."""
+        several digits: mp, model parallelism, the ranks of one whole model; dp_cp, ranks with the same weights; stage, ranks with the
+        same layers. embedding: the first and the last stage of a pipeline, which share the weights of the word embedding."""
         if kind == "embedding":
             return [group[:1] + group[1:][-1:] for group in self.groups("pp")]
         if kind in _SEVERAL:

@@ -37,10 +37,9 @@ RENEWED = "kubelet renews a mounted ConfigMap within about two minutes, and neve
 
 @dataclass(frozen=True)
 class Wait:
-    """A condition for launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the path, the names
-    with
-    commas, place and members of the meeting, HOST:PORT with commas, or the command (asked by run before planning); seen: present state of
-    the condition. Ports, each of an SSH server, are waited for once this node's services have started."""
+    """A condition for launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the path, the names with
+    commas, place and members of the meeting, HOST:PORT with commas, or the command (asked by run before planning); seen: present state
+    of the condition. Ports, each of an SSH server, are waited for once this node's services have started."""
 
     kind: str
     what: str
@@ -167,9 +166,8 @@ class Save:
 @dataclass(frozen=True)
 class Console:
     """Choice of ranks' lines for the console. ranks: the shown ranks, as spans, "" for all. merge: equal lines of several once. most:
-    bytes;
-    beyond them, rank 0, warnings and errors alone are shown; 0: no limit. victims: fold (after a failure, one line for all lines of the
-    ranks ended for this failure) or all."""
+    bytes; beyond them, rank 0, warnings and errors alone are shown; 0: no limit. victims: fold (after a failure, one line for all lines
+    of the ranks ended for this failure) or all."""
 
     ranks: str = ""
     merge: bool = False
@@ -203,10 +201,9 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Recorders:
-    """Settings for processes to record their actions. folder: a private one of this machine, for records until they become evidence, ""
-    if
-    none is needed. fifo: the variable for the beginning of the paths of fifos, by which a recorder is asked for a dump; processes get the
-    variable only if a fifo can be made in the folder."""
+    """Settings for processes to record their actions. folder: a private one of this machine, for records until they become evidence, "" if
+    none is needed. fifo: the variable for the beginning of the paths of fifos, by which a recorder is asked for a dump; processes get
+    the variable only if a fifo can be made in the folder."""
 
     variables: tuple[Recorder, ...] = ()
     folder: str = ""
@@ -216,9 +213,8 @@ class Recorders:
 @dataclass(frozen=True)
 class Watch:
     """Reaction to a hang of the job (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
-    of
-    life, and the same before the first step. expect: the user's rules, as given. slow: factor above the usual step time for a report of
-    the job as slow; 0 for never."""
+    of life, and the same before the first step. expect: the user's rules, as given. slow: factor above the usual step time for a report
+    of the job as slow; 0 for never."""
 
     hang: str = "observe"
     hang_s: float = 300.0

@@ -521,7 +521,7 @@ class Lone:
             tree.send(process, signal.SIGTERM)
 
     def end_beside(self) -> None:
-        """Kill what such launchers had started beside their ranks, such as a scheduler."""
+        """Kill processes that launchers started beside their ranks, such as a scheduler."""
         for launcher, beside in list(self._beside.items()):
             if launcher in self._since and self._clock() - self._since[launcher] > LONE_S:
                 for process in beside:

@@ -104,11 +104,7 @@ def attend(ray, started):
             lines = (rest + piece).splitlines(True)
             rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
             within = write(lines, within)
-            if before is not None:
-                before = (before + piece)[-4096:]
-                if STARTED in before:
-                    os.close(os.open(started, os.O_WRONLY | os.O_CREAT, 0o600))
-                    before = None
+            before = noted(before, piece, started)
         elif ray.poll() is not None:
             write([rest], within)
             return ray.returncode
@@ -116,6 +112,17 @@ def attend(ray, started):
             select.select([ray.stdout], [], [], LOOK_S)
         else:  # the end of its output
             time.sleep(LOOK_S)
+
+
+def noted(before, piece, started):
+    """Make the file `started` once the output reports the start of Ray. before: the last output, None from then on; return the next."""
+    if before is None:
+        return None
+    before = (before + piece)[-4096:]
+    if STARTED not in before:
+        return before
+    os.close(os.open(started, os.O_WRONLY | os.O_CREAT, 0o600))
+    return None
 
 
 def dead_children(parent):

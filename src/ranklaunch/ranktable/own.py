@@ -13,9 +13,8 @@ from ranklaunch.ranktable.model import NotReadyError, RankTable, Server
 @dataclass(frozen=True)
 class Container:
     """This container by the platform's description. addresses: its own and its host's, in this order; node: its index in the job.
-    in_order:
-    the platform's tables have the nodes in the job's order, so the index is a place in them. host_ip: the host's address among them; ""
-    if unknown. nodes: of the job; 0 if unknown."""
+    in_order: the platform's tables have the nodes in the job's order, so the index is a place in them. host_ip: the host's address
+    among them; "" if unknown. nodes: of the job; 0 if unknown."""
 
     pod_name: str
     addresses: tuple[str, ...]
@@ -28,9 +27,8 @@ class Container:
 
 def find(table: RankTable, me: Container) -> int:
     """Return the index of this container's entry in table.servers. Every way with an answer must give the same one: a wrong slice means
-    two
-    processes with one rank. Raises ConfigError naming the ways and their answers, NotReadyError if the table names containers without
-    this one: then the table is another job's, or of an earlier place."""
+    two processes with one rank. Raises ConfigError naming the ways and their answers, NotReadyError if the table names containers
+    without this one: then the table is another job's, or of an earlier place."""
     if table.version == "2.0":
         _refuse_more(table, me)
         return _by_position(table, me)

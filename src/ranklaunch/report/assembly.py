@@ -111,8 +111,7 @@ def _gathered(reader: Reader, places: Sequence[Place]) -> Iterator[Gathered]:
 
 def _of_no_node(reader: Reader, early: Sequence[Left], others: Sequence[Left]) -> Iterator[Gathered]:
     """Yield starts that failed before there was a plan, when the index of the node was still unknown. Such starts have numbers of their
-    own:
-    one after all other starts is the last attempt; the rest are only reported as troubles."""
+    own: one after all other starts is the last attempt; the rest are only reported as troubles."""
     newest = max((_ended(left) for left in others), default=0.0)
     for left in early:
         if _ended(left) <= newest:

@@ -29,7 +29,7 @@ class Gathered:
 
     @property
     def every(self) -> Iterator[tuple[int, Left]]:
-        """Each node of each round, with what it left."""
+        """Return all nodes of all rounds, each with its files."""
         return ((node, left) for lefts in self.lefts.values() for node, left in lefts.items())
 
 
@@ -55,13 +55,13 @@ def _round_of(left: Left) -> int:
 
 
 def _restarts(verdict: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """What it says of each round before the last."""
+    """Return the entries of all rounds before the last."""
     every = map(checked.mapping, checked.each_of(verdict.get("restarts")))
     return {number: each for each in every if (number := checked.field("round", each)) is not None}
 
 
 def verdicts_of(gathered: Gathered) -> list[Mapping[str, Any]]:
-    """Of all nodes, of which each has one at most: the attempt's."""
+    """Return the verdicts of all nodes in node order, at most one for each."""
     local = {node: left.verdict for node, left in gathered.every if left.verdict}
     return [local[node] for node in sorted(local)]
 

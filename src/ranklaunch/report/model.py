@@ -86,10 +86,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Also of another process that failed by itself. rank: None for a launcher or a preparing step. time: from the verdict. last_lines:
-    of
-    the verdict. meaning: meaning of its end, if its output says nothing. log: the path of its log, relative to the report's folder, "" if
-    missing."""
+    """Also of another process that failed by itself. rank: None for a launcher or a preparing step. time: from the verdict. last_lines: of
+    the verdict. meaning: meaning of its end, if its output says nothing. log: the path of its log, relative to the report's folder, ""
+    if missing."""
 
     name: str
     node: int
@@ -120,10 +119,9 @@ class Suspect:
 @dataclass(frozen=True)
 class Raised:
     """An exception recorded by its own process; an exit code must confirm the record. rank: null for a helper, a child of multiprocessing
-    or
-    a launcher. at: time of the raise. where: main, thread, or process for a child of multiprocessing. thread: its name, "" for the main
-    thread. launcher: name of the raising launcher, "" for none. text: type, message and place. cause: the exception that caused this one,
-    or was in handling at the time, "" for none."""
+    or a launcher. at: time of the raise. where: main, thread, or process for a child of multiprocessing. thread: its name, "" for the
+    main thread. launcher: name of the raising launcher, "" for none. text: type, message and place. cause: the exception that caused
+    this one, or was in handling at the time, "" for none."""
 
     node: int
     rank: int | None
@@ -197,10 +195,9 @@ class Process:
 
 @dataclass(frozen=True)
 class OnNode:
-    """One node in one round. host: "" if unknown. folder: relative to the report's. state: ended; unfinished if its events stop before
-    the
-    end; missing if the node left nothing; unread if its files cannot be read. clock_s: correction of its own clock to node 0's. troubles:
-    such as a log that could not be written."""
+    """One node in one round. host: "" if unknown. folder: relative to the report's. state: ended; unfinished if its events stop before the
+    end; missing if the node left nothing; unread if its files cannot be read. clock_s: correction of its own clock to node 0's.
+    troubles: such as a log that could not be written."""
 
     node: int
     host: str
@@ -218,9 +215,8 @@ class OnNode:
 @dataclass(frozen=True)
 class Round:
     """Time from one start of all ranks to their end; the first has the number 0. outcome: unfinished if no record has its end. late: last
-    at
-    the muster, in words; last: this node, None if unknown. decision: the next step, and its reason. failed: time of the deciding failure.
-    best: the highest seen step (epoch, step). output: bytes written by all ranks up to a time, at equal times."""
+    at the muster, in words; last: this node, None if unknown. decision: the next step, and its reason. failed: time of the deciding
+    failure. best: the highest seen step (epoch, step). output: bytes written by all ranks up to a time, at equal times."""
 
     number: int
     outcome: Outcome = UNFINISHED
@@ -363,10 +359,9 @@ class Tail:
 @dataclass(frozen=True)
 class Report:
     """Course of a job. Times are seconds since 1970 by node 0's clock. folder: path of the read folder. outcome, exit_code, reason,
-    culprit:
-    of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of relevant logs. troubles:
-    unreadable and omitted parts. other_jobs: folders of other jobs below the same one. exceptions: of the last round, on all nodes.
-    read_at: time of the report, 0 if left out."""
+    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of relevant logs.
+    troubles: unreadable and omitted parts. other_jobs: folders of other jobs below the same one. exceptions: of the last round, on all
+    nodes. read_at: time of the report, 0 if left out."""
 
     folder: str
     job: Job

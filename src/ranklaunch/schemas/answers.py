@@ -93,9 +93,8 @@ class HangNow(Hang):
 
 class Status(TypedDict):
     """State of a running job. time: UTC, ISO 8601. node: the asked node, with an answer for all. silence: null if nobody watches for
-    hangs,
-    or before anybody does. hang: null without a present alarm. launchers: launchers with a recorded start. ranks: the known ones, of all
-    nodes."""
+    hangs, or before anybody does. hang: null without a present alarm. launchers: launchers with a recorded start. ranks: the known
+    ones, of all nodes."""
 
     schema: Literal["ranklaunch.status/1"]
     job: str

@@ -48,10 +48,9 @@ class Decided(TypedDict):
 
 class Ends(TypedDict):
     """Ends of all processes of a node in one round, and the basis of its verdict. All times are seconds since 1970 by node 0's clock.
-    stop:
-    the first stop request; null if there was none. state: empty if nothing is started again. lost: facts about nodes without a report; on
-    other nodes than 0 only about node 0. ends: children of ranklaunch in the order of their ends, then ranks below them. others: further
-    processes with records of their own."""
+    stop: the first stop request; null if there was none. state: empty if nothing is started again. lost: facts about nodes without a
+    report; on other nodes than 0 only about node 0. ends: children of ranklaunch in the order of their ends, then ranks below them.
+    others: further processes with records of their own."""
 
     schema: Literal["ranklaunch.ends/1"]
     job: JobFacts

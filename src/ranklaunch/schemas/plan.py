@@ -154,9 +154,8 @@ class _OfAnyWatch(TypedDict):
 
 class Watch(_OfAnyWatch, total=False):
     """Reaction to a hang of the job (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
-    of
-    life, and the same before the first step. expect: the user's rules, as given. slow: factor above the usual step time for a report of
-    the job as slow; 0 for never; not there for the default."""
+    of life, and the same before the first step. expect: the user's rules, as given. slow: factor above the usual step time for a report
+    of the job as slow; 0 for never; not there for the default."""
 
     slow: float
 

@@ -28,8 +28,7 @@ class FrameSeen(TypedDict):
 
 
 class RaisedSeen(TypedDict):
-    """One exception. type: with its module, but for builtins and the program itself. message: at most 4096 characters. link: empty for
-    the
+    """One exception. type: with its module, but for builtins and the program itself. message: at most 4096 characters. link: empty for the
     uncaught exception; cause, context, or group (a member of an exception group) for the exceptions behind. frames: of the user's code,
     at most 12, the innermost last. library: the last frame, if of a library; else null."""
 
@@ -81,10 +80,10 @@ class LauncherRecord(_OfAnyRecord):
 
 class ExceptionRecord(_OfAnyRecord):
     """An uncaught exception, written before hooks and exit handlers run. An end is explained by the record only together with the exit
-    code.
-    from: process is a child of multiprocessing. thread: name of the raising thread. number: from 1, in each process; the first 8 and the
-    last 8 are kept. signal: number of the signal in whose handler the exception was raised; null for none. chain: the uncaught exception,
-    then the exceptions behind, at most 8. top: the topmost process of the rank, as in its rank record; null for a process of no rank."""
+    code. from: process is a child of multiprocessing. thread: name of the raising thread. number: from 1, in each process; the first 8
+    and the last 8 are kept. signal: number of the signal in whose handler the exception was raised; null for none. chain: the uncaught
+    exception, then the exceptions behind, at most 8. top: the topmost process of the rank, as in its rank record; null for a process of
+    no rank."""
 
     record: Literal["exception"]
     from_: Literal["main", "thread", "process"]

@@ -30,9 +30,8 @@ class RestartSuspect(TypedDict):
 
 class Hang(TypedDict):
     """A suspected hang, not taken back. since: time of the last move, UTC, ISO 8601. signals: signals without a move, or the broken rule
-    of
-    the user's. suspects: never culprits without a failure. groups: ranks with equal stacks, a text for each group, the suspects' group
-    first."""
+    of the user's. suspects: never culprits without a failure. groups: ranks with equal stacks, a text for each group, the suspects'
+    group first."""
 
     since: str
     signals: list[str]

@@ -147,8 +147,7 @@ def _stopped_codes(spec: JobSpec) -> list[int]:
 
 def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
     """Return the rules for a JobSet with a failed Job, by the Job's reason and message: the first match counts. Without a match, the
-    JobSet
-    is restarted, and the restart counts, also after 143 without the condition: a program can end with 143 by itself for ever."""
+    JobSet is restarted, and the restart counts, also after 143 without the condition: a program can end with 143 by itself for ever."""
     evicted = {
         "name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"],
         "onJobFailureMessagePatterns": [f"has condition {each} " for each in PREEMPTED],

@@ -181,7 +181,7 @@ class _Deaf:
     """
 
     def __init__(self, inner: int, number: int, will: _Will, signals: Signals | None = None) -> None:
-        """signals: of PID 1, with the pipe that it reads."""
+        """signals: of PID 1, with their pipe."""
         self._inner, self._number, self._will, self._signals = inner, number, will, signals
         self._since = self._alive_at = time.monotonic()
         self._ranks: list[tree.Identity] | None = None

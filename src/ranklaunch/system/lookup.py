@@ -19,8 +19,7 @@ class Address(NamedTuple):
     sockaddr: Any
 
     def open(self) -> socket.socket:
-        """Return a socket for a connection to this address. The kernel gives the socket any free port, even the future listening port of
-        a
+        """Return a socket for a connection to this address. The kernel gives the socket any free port, even the future listening port of a
         service of this job, such as its sshd: SO_REUSEADDR lets the service in. Raises OSError."""
         result = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

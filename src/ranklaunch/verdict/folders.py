@@ -56,10 +56,9 @@ def rank_log(attempt: str, rank: int) -> str:
 
 
 def times(folder: str, node: int) -> str:
-    """Return the path of the times of the logs' parts in a folder, as seen by this node's supervisor: a line `f NUMBER NAME` for each
-    log,
-    and one `NUMBER END MICROSECONDS` for each part, which begins at the end of the part before. Time is since 1970, by node 0's clock if
-    known."""
+    """Return the path of the times of the logs' parts in a folder, as seen by this node's supervisor: a line `f NUMBER NAME` for each log,
+    and one `NUMBER END MICROSECONDS` for each part, which begins at the end of the part before. Time is since 1970, by node 0's clock
+    if known."""
     return join(folder, f"times_{node}")
 
 

@@ -1,4 +1,4 @@
-"""Ranks of the last round beside each other, and those that stand out."""
+"""Ranks of the last round side by side, with outliers marked."""
 
 from __future__ import annotations
 
