@@ -1,7 +1,8 @@
 """session.py ... run OPTIONS -- PROGRAM ARGS: as `ranklaunch run` with attempt 1, and then, in the same session, with attempt 2 as SECOND
 says: a JSON list of the words behind the options. Prints "descriptors N" before each attempt: how many this process has open. With
 COMPANION, seconds, the first attempt has a company that holds the stop up for so long after a failure, and says in verdict.json which
-ranks lived then.
+ranks lived then. With DEAF its loop hears nothing from the start of the ranks until one has been dead for half a second; verdict.json
+says when that was over.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -17,6 +19,7 @@ from ranklaunch.supervise import guardian
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.context import Companion, Start
 from ranklaunch.supervise.session import Session
+from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals
 from ranklaunch.verdict.model import Ending, Verdict
 
@@ -34,6 +37,8 @@ def main() -> int:
 
     if "COMPANION" in env:
         start = replace(start, companions=(lambda attempt: Company(attempt, float(env["COMPANION"])),))
+    if "DEAF" in env:
+        start = replace(start, companions=(Deaf,))
     count_descriptors()
     return Session(signals, inherited, guard).run(start, following).judgement.exit_code
 
@@ -52,6 +57,26 @@ class Company(Companion):
 
     def facts(self) -> Mapping[str, object]:
         return {"lived": self._living}
+
+
+class Deaf(Companion):
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._until = 0.0
+        attempt.loop.after(0, self._hear_nothing)
+
+    def _hear_nothing(self) -> None:
+        ranks = list(self._attempt.children.running.values())
+        if not ranks:
+            self._attempt.loop.after(0.01, self._hear_nothing)
+            return
+        while not any(tree.state(rank.identity) == "Z" for rank in ranks):
+            time.sleep(0.01)
+        time.sleep(0.5)
+        self._until = time.time()
+
+    def facts(self) -> Mapping[str, object]:
+        return {"deaf_until": self._until}
 
 
 def count_descriptors() -> None:

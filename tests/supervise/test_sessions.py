@@ -105,3 +105,11 @@ def test_nobody_is_asked_about_a_stop_request(as_process: Starter) -> None:
     assert job.end() == 143
     assert "held by" not in job.out.text
     assert with_company(job)["lived"] == []
+
+
+def test_the_time_of_an_end_is_that_of_the_death_though_the_loop_was_busy(as_pid_1: Starter) -> None:
+    """The order of the failures of two nodes is that of these times."""
+    job = as_pid_1.spawn(1, child("exits.py"), 7, env={"DEAF": "1"}, prefix=(sys.executable, child("session.py")))
+    assert job.end() == 7
+    ends = json.loads((job.of_attempt(1) / "ends.json").read_text())["ends"]
+    assert [end["at"] < with_company(job)["deaf_until"] - 0.25 for end in ends] == [True]

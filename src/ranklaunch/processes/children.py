@@ -73,6 +73,7 @@ class Children:
         self._loop = attempt.loop
         self._logs = attempt.logs
         self._reaping = False
+        signals.on_child(self._note_deaths)
 
     def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
         """Return the ranks of launchers that have ended with 0 by themselves.
@@ -129,6 +130,13 @@ class Children:
         if not self._reaping:
             self._reaping = True
             self._loop.after(0, self._reap)
+
+    def _note_deaths(self) -> None:
+        """Note the time of each death. The loop hears of it later: imports and reads take up to a second on a busy node, and these
+        times decide which of two nodes failed first. Runs in the handler of SIGCHLD."""
+        for child in self.running.values():
+            if child.died_at is None and _is_dead(child.identity.pid):
+                child.died_at = self._loop.clock()
 
     def _program(self, process: Process) -> tuple[str, dict[str, str]]:
         env = {**environment(process, self.env), **self._own}
@@ -187,7 +195,7 @@ class Children:
             if not tree.fetched(pid, status):
                 self._note_stranger(pid, status)
             return
-        child.end = End(status, self._loop.clock(), max_rss_kb, tuple(child.told))
+        child.end = End(status, child.died_at or self._loop.clock(), max_rss_kb, tuple(child.told))
         self.ended.append(child)
         if child.pidfd >= 0:
             self._loop.forget(child.pidfd)
@@ -203,6 +211,14 @@ class Children:
             self.adopted[pid] = status
         if signal_of(status):
             self.killed[pid] = name_of(signal_of(status))
+
+
+def _is_dead(pid: int) -> bool:
+    """Return True for a child that has ended and is not reaped."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 def _daemons(service: Child) -> Iterable[str]:
@@ -290,6 +306,7 @@ class Child:
         self.process, self.identity, self.role = process, identity, role
         self.launcher = launcher or Launcher(process, None)
         self.end: End | None = None
+        self.died_at: float | None = None  # by the handler of SIGCHLD, monotonic seconds
         self.told: list[int] = []
         self.told_at: float | None = None
         self.sent_at: list[float] = []  # when each of `told` was sent, monotonic seconds

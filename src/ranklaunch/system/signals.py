@@ -1,11 +1,12 @@
-"""Signals as bytes in a pipe. Handlers do nothing; the one loop reads the pipe. Imported and installed before anything else, so
-that as PID 1, where unhandled signals are ignored, a stop request is kept from the first instruction on."""
+"""Signals as bytes in a pipe. Handlers do nothing, but for the time of deaths; the one loop reads the pipe.
+Imported and installed before anything else, so that as PID 1, where unhandled signals are ignored, a stop request is kept from the
+first instruction on."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 # They are stop requests too, of whoever has set an alarm or a limit before he started ranklaunch, or takes it for a machine's init: images
@@ -30,6 +31,10 @@ class Signals:
         for number in self.handled:
             signal.signal(number, _nothing)
         unblock()  # whoever started us may have blocked what must reach us
+
+    def on_child(self, look: Callable[[], object]) -> None:
+        """Call `look` in the handler of SIGCHLD, between two instructions of Python, before the loop reads the pipe."""
+        signal.signal(signal.SIGCHLD, lambda number, frame: look())
 
     def after_fork(self) -> None:
         """In a child that goes on as ranklaunch, and will be in a group of its own: a pipe of its own. Call with signals blocked."""
