@@ -73,7 +73,6 @@ class Children:
         self._loop = attempt.loop
         self._logs = attempt.logs
         self._reaping = False
-        signals.on_child(self._note_deaths)
 
     def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
         """Return the ranks of launchers that have ended with 0 by themselves.
@@ -98,6 +97,7 @@ class Children:
 
         plan: the plan that has them.
         """
+        self._signals.on_child(self._note_deaths)
         for process, (path, env) in [(process, self._program(process)) for process in processes]:
             self._start(process, role, path, env, plan)
 
@@ -132,11 +132,22 @@ class Children:
             self._loop.after(0, self._reap)
 
     def _note_deaths(self) -> None:
-        """Note the time of each death. The loop hears of it later: imports and reads take up to a second on a busy node, and these
-        times decide which of two nodes failed first. Runs in the handler of SIGCHLD."""
-        for child in self.running.values():
-            if child.died_at is None and _is_dead(child.identity.pid):
-                child.died_at = self._loop.clock()
+        """Note the time of each death. Runs in the handler of SIGCHLD: the loop hears of it later.
+
+        Imports and reads hold the loop up, on a busy node for a second, and these times decide which
+        of two nodes failed first. One pass may miss a child that dies during the pass before another;
+        children with equal times keep the order of their pidfds.
+        """
+        now = self._loop.clock()
+        while self._note(now):
+            pass
+
+    def _note(self, now: float) -> bool:
+        """Return True if children have died since the last pass."""
+        dead = [child for child in self.running.values() if child.died_at is None and _is_dead(child.identity.pid)]
+        for child in dead:
+            child.died_at = now
+        return bool(dead)
 
     def _program(self, process: Process) -> tuple[str, dict[str, str]]:
         env = {**environment(process, self.env), **self._own}
