@@ -19,6 +19,7 @@ from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.adapters.platforms.shared.base import OF_ALL, names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
+from ranklaunch.cli import job_spec
 from ranklaunch.diagnose import suspects
 from ranklaunch.env import features, settings, tuning
 from ranklaunch.env.reader import Variable
@@ -211,8 +212,11 @@ def _meaning(variable: Variable[object]) -> str:
 
 def _spec_values() -> str:
     return _table(
-        ("key", "type", "default", "meaning"),
-        ((f"`{name}`", _spec_type(key), f"`{json.dumps(key.default)}`", key.meaning) for name, key in keys.every(JobSpec)),
+        ("key", "option", "type", "default", "meaning"),
+        (
+            (f"`{name}`", f"`{job_spec.OPTION_OF[name]}`" if name in job_spec.OPTION_OF else "", _spec_type(key), f"`{json.dumps(key.default)}`", key.meaning)
+            for name, key in keys.every(JobSpec)
+        ),
     )
 
 

@@ -132,6 +132,50 @@ def test_every_variable_and_option_is_named() -> None:
     assert not missing, f"docs/variables.md lacks {missing}: run make generate"
 
 
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+# Options of other programs that pages name in their prose.
+OTHERS_OPTIONS = {
+    "containers/install.sh": "--bin --prefix --yaml",
+    "docker, apptainer": "--build-arg --gpus --nv --shm-size",
+    "srun": "--cpu-bind --cpus-per-task --gpus-per-task --kill-on-bad-exit --ntasks --ntasks-per-node --signal",
+    "sbatch": "--array --exclusive --mem --open-mode --requeue --wrap",
+    "torchrun": "--nnodes --no-python --nproc-per-node --redirects --standalone --tee --virtual-local-rank",
+    "mpirun": "--bind-to --prtemca --quiet",
+    "msrun": "--join",
+    "accelerate, deepspeed": "--autotuning --deepspeed --launcher",
+    "megatron": "--global-batch-size --num-attention-heads --use-tp-pp-dp-mapping",
+    "ray": "--address --head --resources",
+    "py-spy": "--nonblocking",
+    "programs of users": "--password --source --x",
+}
+
+
+@functools.cache
+def options_of(command: str) -> set[str]:
+    """Return the options that `ranklaunch COMMAND --help` prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ranklaunch", *command.split(), "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(re.findall(rf"^  (?:-\w, )?({OPTION.pattern})", done.stdout, re.MULTILINE))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"ranktable {verb}" for verb in ("make", "show", "validate", "convert", "diff"))])
+def test_every_option_of_a_command_is_named(command: str) -> None:
+    named = {option for page in PAGES for line in code(page) for option in OPTION.findall(line)}
+    assert options_of(command) - named == set()
+
+
+@pytest.mark.processes
+def test_named_options_exist() -> None:
+    known = {option for command in COMMANDS for option in options_of(command)} | {*" ".join(OTHERS_OPTIONS.values()).split()}
+    named = {
+        match[1]: page_id(page) for page in PAGES for span in spans(page) if (match := re.match(rf"({OPTION.pattern})(?=[ =]|$)", span))
+    }
+    assert {option: page for option, page in named.items() if option not in known} == {}
+    assert {*" ".join(OTHERS_OPTIONS.values()).split()} <= named.keys()
+
+
 def test_every_command_is_named() -> None:
     assert {name for name in COMMANDS if f"`ranklaunch {name}`" not in EVERYTHING} == set()
 
