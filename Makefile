@@ -158,6 +158,7 @@ generate: ## write anew what is made from tables: pages, schemas, the chart's va
 	$(VENV)/python tools/chart_values.py
 	$(VENV)/python tools/render_examples.py
 	$(VENV)/python tools/secret_patterns.py
+	$(VENV)/python tools/commands.py
 	$(VENV)/python tools/tables.py
 	$(VENV)/python tools/schemas.py
 

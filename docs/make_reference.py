@@ -214,10 +214,14 @@ def _spec_values() -> str:
     return _table(
         ("key", "option", "type", "default", "meaning"),
         (
-            (f"`{name}`", f"`{job_spec.OPTION_OF[name]}`" if name in job_spec.OPTION_OF else "", _spec_type(key), f"`{json.dumps(key.default)}`", key.meaning)
+            (f"`{name}`", _spec_option(name), _spec_type(key), f"`{json.dumps(key.default)}`", key.meaning)
             for name, key in keys.every(JobSpec)
         ),
     )
+
+
+def _spec_option(name: str) -> str:
+    return f"`{job_spec.OPTION_OF[name]}`" if name in job_spec.OPTION_OF else ""
 
 
 def _spec_type(key: keys.Key) -> str:

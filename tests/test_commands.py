@@ -21,7 +21,9 @@ from pathlib import Path
 import helpers
 import pytest
 
+from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.entrypoints.main import COMMANDS
+from testbench import places
 
 pytestmark = pytest.mark.processes
 
@@ -193,9 +195,9 @@ def run(words: list[str], line: str, folder: Path) -> tuple[int, str]:
     return result.code, result.err
 
 
-def start(words: list[str], folder: Path) -> tuple[int, str]:
+def start(words: list[str], folder: Path, **more: str) -> tuple[int, str]:
     """Run ranklaunch in a process of its own. Return its exit code and its stderr."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("RANKLAUNCH_")}
+    own = {**{name: value for name, value in os.environ.items() if not name.startswith("RANKLAUNCH_")}, **more}
     command = [sys.executable, "-m", "ranklaunch", words[0], "--python", sys.executable, *words[1:]]
     done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stderr
@@ -212,3 +214,46 @@ def test_the_tests_that_run_commands_are_there() -> None:
         file, _, name = where.partition("::")
         assert (ROOT / file).exists(), where
         assert not name or f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), where
+
+
+@pytest.mark.one_python
+def test_the_page_of_commands_has_the_help_of_each(tmp_path: Path) -> None:
+    tool = places.module("tools/commands.py")
+    assert tool.PAGE.read_text(encoding="utf-8") == "".join(tool.page()), "make generate"
+
+
+ROW = re.compile(r"^\| ((?:`[^`]+`(?:, )?)+) \|", re.MULTILINE)
+
+
+def files_of_page() -> set[str]:
+    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+    return {name for row in ROW.findall(page) for name in re.findall("`([^`]+)`", row)}
+
+
+FAILS = """
+import os, time
+print("step 1", flush=True)
+if os.environ["RANK"] == "3":
+    raise ValueError("no")
+time.sleep(600)
+"""
+
+
+def test_each_file_of_a_job_is_on_the_page_of_files(tmp_path: Path) -> None:
+    """Two nodes, of which one fails, twice; a console for each, records and times."""
+    (tmp_path / "train.py").write_text(FAILS)
+    words = ["simulate", "--nodes", "2", "--slots", "2", "--method", "spawn", "--log-dir", "logs", "train.py"]
+    assert start(words, tmp_path, RANKLAUNCH_MAX_RESTARTS="1")[0] != 0
+    numbers = re.compile(r"(?<=[_/.-])[0-9]+")
+    patterns = {re.sub("(?<=[_/.])[RIN](?=[/.]|$)", "0", name) for name in files_of_page()}
+    written = {numbers.sub("0", str(path.relative_to(tmp_path / "logs"))) for path in (tmp_path / "logs").glob("**/*") if path.is_file()}
+    assert "node_0/attempt_0/restart_0/rank_0.log" in written
+    names = {re.sub(r"^(node_0/)?(attempt_0/)?(restart_0/)?", "", path) for path in written}
+    assert {name for name in names if not any(name == each or (each.endswith("/") and name.startswith(each)) for each in patterns)} == set()
+
+
+def test_each_file_of_the_page_is_in_the_sources() -> None:
+    sources = "\n".join(path.read_text(encoding="utf-8") for folder in ("src", "adapters") for path in (ROOT / folder).glob("**/*.py"))
+    stems = {re.split(r"_?[RIN](?=[/.]|$)|/", name)[0] for name in files_of_page()}
+    of_names = {f"{name}.log" for name in (*LAUNCHERS, "once", "ma-pre-start.sh", "pip-requirements.txt")}  # of a process with this name
+    assert {stem for stem in stems - of_names if stem not in sources} == set()

@@ -63,9 +63,10 @@ def spans(page: Path) -> list[str]:
 
 
 def code(page: Path) -> Iterator[str]:
-    """Every piece of code on a page: blocks with fences, indented lines, backticks."""
+    """Every piece of code on a page: blocks with fences, but for what commands print, indented lines, backticks."""
     for block in FENCE.finditer(TEXTS[page]):
-        yield from block[2].splitlines()
+        if block[1] != "output":
+            yield from block[2].splitlines()
     for block in INDENTED.finditer(prose(page)):
         yield from block[0].splitlines()
     yield from spans(page)

@@ -21,7 +21,7 @@ _LINK = re.compile(r"!?\[((?:[^\][]|\[[^\]]*\])*)\]\([^)]*\)")
 _END = re.compile(r"(?<=[.!?])[)*_\"']*\s+(?=[A-Z0-9`*\[(])")  # of a sentence
 _ITEM = re.compile(r"\s*(?:[-*+]|[0-9]+[.)])\s+")
 _NO_TEXT = re.compile(r"\s{4,}\S|\||#|<|\s*$")  # code, a table, a heading, HTML, an empty line
-MADE_WHOLE = ("tables.md", "places.md", "spec-values.md")  # written by tools from the first line to the last, or nearly
+MADE_WHOLE = ("commands.md", "tables.md", "places.md", "spec-values.md")  # written by tools from the first line to the last, or nearly
 
 
 def pages() -> list[Path]:
