@@ -205,7 +205,7 @@ STEPS = {
         ("Started as it is, the job ends the same way.", ""),
     ],
     "no memory": [
-        ("It needs less (a smaller batch, fewer workers that load data, nothing that grows), or its container a larger limit.", ""),
+        ("Use less memory (a smaller batch, fewer data-loading workers, no data that grows), or give the container a larger limit.", ""),
         ("Read the last lines of rank 3 on node 1 (h1):", "ranklaunch logs {} --rank 3 --tail 100"),
     ],
     "hang": [
