@@ -327,7 +327,7 @@ EARLY = Case(
     {"1.0": ("wait go", "exit 0"), "1.1": ("wait go", "exit 0"), "0.0": ("wait rest", "mark at", LOST_PEER, "exit 1")},
     culprit=Culprit(0, 0, consequence=True),
     reason=("node 0 (h0) exited with code 1", "consequence of another failure"),
-    notes=("node 1 had ended with 0, ", "which is what the failure looks like a consequence of"),
+    notes=("node 1 had ended with 0, ", "which looks like a consequence of that"),
     without={"torchrun": "torchrun waits for those of the other nodes before it ends with 0", "mpirun": "only node 0 knows of ends"},
 )
 
@@ -414,7 +414,7 @@ EVENTS = (
         name="a rank ends with 0, others die of it later",
         steps=(*START, "go", "event 1 exit", "go rest"),
         orders={"1.1": ("wait go", "exit 0"), "0.0": ("wait rest", "mark at", LOST_PEER, "exit 1")},
-        notes=("on node 1 had ended with 0, ", "which is what the failure looks like a consequence of"),
+        notes=("on node 1 had ended with 0, ", "which looks like a consequence of that"),
         without={
             "torchrun": "no event tells that a rank of it has ended with 0",
             "mpirun": "it tells nobody that one of its ranks has ended with 0",

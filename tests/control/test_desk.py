@@ -302,7 +302,7 @@ def test_whoever_asks_for_stacks_hears_why_there_are_none(as_process: Starter) -
     job.err.wait_for("no evidence can be taken: Not a directory", 2)
     (folder / "evidence" / "node_0" / "3" / "summary.json").mkdir(parents=True)
     assert asked("stacks", job.log_dir).returncode == 0
-    job.err.wait_for("evidence/node_0/3, where not all of it could be written: ")
+    job.err.wait_for("evidence/node_0/3; some files could not be written: ")
     job.send(signal.SIGTERM)
     assert job.end() == 143
 

@@ -236,9 +236,9 @@ def test_a_pattern_that_takes_for_ever_is_left_out(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"patterns": ["("]}, "entry 1 (site-licence): patterns: missing ), unterminated subpattern"),
-        ({"patterns": ["[[a]]"]}, "entry 1 (site-licence): patterns: Possible nested set at position 1: put a backslash before what"),
+        ({"patterns": ["[[a]]"]}, "entry 1 (site-licence): patterns: Possible nested set at position 1: put a backslash before the"),
         ({"kind": "reason"}, "entry 1 (site-licence): kind is 'reason': expected one of cause, consequence, stopped"),
-        ({"patterns": ["a", r"(b)\1"]}, "entry 1 (site-licence): patterns: a group's number, where there are several: name it"),
+        ({"patterns": ["a", r"(b)\1"]}, "entry 1 (site-licence): patterns: several patterns, and one refers to a group by number: name"),
         ({"patterns": "x"}, "entry 1 (site-licence): patterns: expected a list of texts"),
         ({"survivable": "yes"}, "entry 1 (site-licence): survivable: expected true or false"),
         ({"remedy": ""}, "entry 1 (site-licence): remedy: expected a text"),
@@ -256,7 +256,7 @@ def test_a_pattern_that_takes_for_ever_is_left_out(tmp_path: Path) -> None:
         ({"name": "a\nb", "remedy": ""}, "entry 1 (a; b): remedy: expected a text\n"),
         ({"a\nb": 1}, "entry 1 (site-licence): unknown key 'a\\nb'\n"),
         ({"patterns": ["(?\n)"]}, "entry 1 (site-licence): patterns: unknown extension ?; "),
-        ({"patterns": ["no licence", "x?"]}, "entry 1 (site-licence): patterns: one matches a line in which nothing stands"),
+        ({"patterns": ["no licence", "x?"]}, "entry 1 (site-licence): patterns: one of them matches the empty line"),
         ({"kind": "a\nb"}, "entry 1 (site-licence): kind is 'a; b': expected one of cause, consequence, stopped\n"),
     ],
 )
@@ -372,9 +372,9 @@ def test_a_log_that_repeats_an_error_takes_no_long_time(tmp_path: Path) -> None:
 def test_a_folder_without_any(tmp_path: Path) -> None:
     path = log(tmp_path, "x")
     for folder, said in {
-        tmp_path: "no file there ends with .json or .toml",
-        path: "it is no folder",
-        tmp_path / "none": "no such folder, or it may not be read",
+        tmp_path: "no file in it ends with .json or .toml",
+        path: "expected a folder",
+        tmp_path / "none": "no such folder, or no permission to read it",
     }.items():
         refused = helpers.call("explain", "--known-errors", str(folder), str(path))
         assert refused.code == 78
@@ -385,7 +385,7 @@ def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     path = log(tmp_path, "x")
     helpers.refuse(monkeypatch, tmp_path)
     refused = helpers.call("explain", "--known-errors", str(tmp_path), str(path))
-    assert (refused.code, f"{tmp_path}: nothing is in it, or it may not be read\n" in refused.err) == (78, True)
+    assert (refused.code, f"{tmp_path}: it is empty, or there is no permission to read it\n" in refused.err) == (78, True)
 
 
 def test_of_very_many_lines_the_last_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_all_nodes_take_it_before_the_stop(as_process: Starter) -> None:
     for i, ranks in enumerate(((0, 1), (2,))):
         assert jobs[i].verdict["culprit"]["rank"] == 3
         summary = json.loads((in_evidence(jobs[i], i) / "summary.json").read_text())
-        assert summary["why"] == "rank 3 failed of gloo-timeout"
+        assert summary["why"] == "rank 3 failed with gloo-timeout"
         assert {int(rank): "in waits_for_rank" in told["stack"][0] for rank, told in summary["ranks"].items()} == dict.fromkeys(ranks, True)
         names = [event["event"] for event in jobs[i].events]
         assert names.index("evidence") < names.index("exit", names.index("ending"))
@@ -157,7 +157,7 @@ def test_who_has_not_come_to_a_collective_of_nccl_is_noted(as_process: Starter) 
     job = as_process.spawn(2, *words, env=kept_in(as_process.folder), grace_s=3)
     assert job.end() == 134
     assert (job.verdict["culprit"]["rank"], job.verdict["culprit"]["error"]["name"]) == (0, "nccl-collective-timeout")
-    note = "who held the others up, by the evidence: rank 1: it has not come to all_reduce number 2 of group default_pg, where others wait"
+    note = "who held the others up, by the evidence: rank 1: it has not reached all_reduce number 2 of group default_pg, where others wait"
     assert job.verdict["notes"] == [note]
     assert f"ranklaunch: {note}" in job.err.text
     summary = json.loads((in_evidence(job) / "summary.json").read_text())
@@ -172,7 +172,7 @@ def test_who_is_in_another_collective_of_nccl_is_noted(as_process: Starter) -> N
     job = as_process.spawn(2, *words, env=kept_in(as_process.folder), grace_s=3)
     assert job.end() == 134
     (note,) = job.verdict["notes"]
-    number = "of [[1048576]], where others are in something else, as number 2 of group default_pg"
+    number = "of [[1048576]], where others are in another operation, as number 2 of group default_pg"
     assert note == f"who held the others up, by the evidence: rank 0: it is in all_reduce {number}; rank 1: it is in all_gather {number}"
 
 
@@ -192,7 +192,7 @@ def test_the_last_dump_of_a_rank_is_found_where_it_is_kept(as_process: Starter, 
     words = (child("nccl_times_out.py"), *(as_process.folder / f"dump_{rank}" for rank in range(2)), "deaf", *stems)
     job = as_process.spawn(2, *words, env={"HOME": str(as_process.folder), "XDG_CACHE_HOME": "", **own}, grace_s=3)
     assert job.end() == 134
-    assert "rank 1: it has not come to all_reduce number 2" in job.verdict["notes"][0]
+    assert "rank 1: it has not reached all_reduce number 2" in job.verdict["notes"][0]
 
 
 def test_node_0_waits_for_the_evidence_of_all_nodes(as_process: Starter) -> None:
@@ -205,7 +205,7 @@ def test_node_0_waits_for_the_evidence_of_all_nodes(as_process: Starter) -> None
     assert [job.popen.wait(DEADLINE_S) for job in jobs] == [134, 134], "\n".join(job.err.text for job in jobs)
     for job in jobs:
         (note,) = job.verdict["notes"]
-        assert note.startswith("who held the others up, by the evidence: rank 1: it has not come to all_reduce number 2 of group ")
+        assert note.startswith("who held the others up, by the evidence: rank 1: it has not reached all_reduce number 2 of group ")
 
 
 def test_what_takes_longer_than_the_grace_is_waited_for(as_process: Starter) -> None:

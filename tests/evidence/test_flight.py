@@ -51,7 +51,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_nothing_else_is(what: str) -> None:
-    with pytest.raises(ValueError, match="no pickle of plain values"):
+    with pytest.raises(ValueError, match="not a pickle of plain values"):
         pickles.plain(REFUSED[what])
 
 
@@ -159,9 +159,9 @@ and we will try our best to dump the debug info. Last enqueued NCCL work: 6, las
 
 def test_where_there_is_no_dump_the_words_of_watchdogs_tell() -> None:
     """Those of PyTorch 2.11, as two ranks wrote them on an H200."""
-    (stuck,) = flight.stuck({rank: flight.said(text) for rank, text in SAID.items()})
+    (stuck,) = flight.stuck({rank: flight.standings_in_output(text) for rank, text in SAID.items()})
     assert (stuck.description, stuck.at, stuck.op, stuck.waiting, stuck.missing) == ("default_pg", 7, "allreduce", (0,), (1,))
-    assert flight.said("step 1 loss 0.5\n") == {}
+    assert flight.standings_in_output("step 1 loss 0.5\n") == {}
 
 
 def at_7(op: str) -> bytes:
@@ -179,7 +179,7 @@ def at_7(op: str) -> bytes:
 )
 def test_a_dump_and_a_watchdog_name_an_operation_in_two_ways(of_the_others: tuple[str, str], differing: tuple[object, ...]) -> None:
     dumps = {rank: flight.standings(at_7(op)) for rank, op in enumerate(of_the_others, 1)}
-    (stuck,) = flight.stuck({0: flight.said(SAID[0]), **dumps})
+    (stuck,) = flight.stuck({0: flight.standings_in_output(SAID[0]), **dumps})
     assert (stuck.waiting, stuck.missing, stuck.differing) == ((0, 1, 2), (), differing)
 
 

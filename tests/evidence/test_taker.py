@@ -135,7 +135,7 @@ def test_devices_recorders_and_ras(tmp_path: Path, ras: Ras, monkeypatch: pytest
     assert "hunter2" not in (folder / "processes.json").read_text()
     gathered = _gathered(found)
     assert [(each.ranks, each.what) for each in gathered.recorded] == [
-        ((1,), "it has not come to all_reduce number 2 of group default_pg, where others wait")
+        ((1,), "it has not reached all_reduce number 2 of group default_pg, where others wait")
     ]
     assert [(each.ranks, each.what) for each in gathered.behind] == [
         ((1,), "it has launched 11 AllReduce operations of communicator 0-0, others 12")
@@ -179,7 +179,7 @@ def test_whose_recorder_does_not_answer_is_told(dumped: tuple[int, ...], mute: t
     waits = {"0": [6, 7, 7, "nccl:all_reduce", "[[4]]", list(range(members)), "default_pg"]}
     ranks = {rank: {"pid": rank, "state": "R", "stack": [], "recorder": waits if rank in dumped else None} for rank in range(members)}
     gathered = _gathered({"number": 1, "folder": "/f", "bytes": 1, "behind": [], "ranks": ranks})
-    what = "its recorder gives no dump, where others wait in all_reduce number 7 of group default_pg"
+    what = "its flight recorder wrote no dump, while others wait in all_reduce number 7 of group default_pg"
     assert [(each.ranks, each.what) for each in gathered.mute] == ([(mute, what)] if mute else [])
     assert not gathered.recorded
 
@@ -271,7 +271,7 @@ def test_what_there_is_no_time_to_read_is_kept_all_the_same(tmp_path: Path, monk
         found = take(tmp_path, ranks, PATH="")
     assert [(bool(each["recorder"]), each.get("unread", False)) for each in found["ranks"].values()] == [(True, False), (False, True)]
     assert sorted(path.name for path in Path(found["folder"]).glob("trace_*")) == ["trace_0", "trace_1"]
-    assert found["notes"] == ["there was no time to read what the recorder of rank 1 has dumped"]
+    assert found["notes"] == ["no time was left to read the flight recorder's dump of rank 1: see the file"]
     assert not _gathered(found).mute
 
 
@@ -367,5 +367,5 @@ def test_of_ranks_that_are_being_ended_none_is_taken(tmp_path: Path) -> None:
     attempt.stopper.begin(signal.SIGTERM)
     Taking(attempt).on_order(0, {"number": 1, "why": "rank 3 failed", "ends": True})
     ((topic, body),) = told
-    assert (topic, body["number"], body["failed"]) == (TAKEN, 1, "its ranks were being ended already")
+    assert (topic, body["number"], body["failed"]) == (TAKEN, 1, "its ranks were already being stopped")
     assert not (tmp_path / "attempt_1" / "evidence").exists()

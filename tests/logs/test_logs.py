@@ -307,7 +307,7 @@ def test_a_log_that_lost_its_end(tmp_path: Path) -> None:
     os.truncate(folder / "rank_0.log", 4)
     done = helpers.call("logs", str(tmp_path))
     assert words(done.out.splitlines()) == ["a", "c", "e", "i"]
-    assert "rank_0.log: shorter than the times tell" in done.err
+    assert "rank_0.log: shorter than its times say" in done.err
 
 
 def test_more_logs_than_descriptors(tmp_path: Path) -> None:

@@ -404,7 +404,7 @@ def test_a_rank_that_could_not_save_before_the_signal_came_is_noted(as_process: 
     jobs[1].out.wait_for("No space left on device")
     jobs[0].send(signal.SIGTERM)
     why = "it had raised: OSError: [Errno 28] No space left on device"
-    assert f"rank 1 on node 1 (127.0.0.2) had not ended when it was told to, but {why}" in check_same(jobs, 143)["notes"]
+    assert f"rank 1 on node 1 (127.0.0.2) was still running when it was stopped, but {why}" in check_same(jobs, 143)["notes"]
 
 
 SAVES = """

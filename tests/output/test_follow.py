@@ -171,11 +171,7 @@ def test_a_file_whose_path_is_gone_is_read_on(bench: Bench, folder: Path, lost: 
         rank.write(b"\nsaved\n")
     assert bench.end() == 0
     assert bytes(bench.shown) == b"[0] step 1\n[0] step 2\n[0] ValueError: loss is nan\n[0] saved\n"
-    said = (
-        []
-        if lost == "moved, with a link"
-        else [f"{path} was removed or moved away while its rank writes into it: its lines are shown all the same"]
-    )
+    said = [] if lost == "moved, with a link" else [f"{path} was removed or moved while its rank writes to it: its lines are still shown"]
     assert bench.trouble == said
 
 

@@ -21,7 +21,7 @@ def test_hosts_and_numbers_stand_in_a_hostfile(value: object) -> None:
 
 @pytest.mark.parametrize("value", ["", "a b", "a\nb slots=9", "a;b", "a#b", "h0 slots=2"])
 def test_nothing_else_does(value: str) -> None:
-    with pytest.raises(ValueError, match="cannot stand in a hostfile"):
+    with pytest.raises(ValueError, match="is not allowed in a hostfile"):
         quoting.hostfile(value)
 
 
@@ -34,7 +34,7 @@ def test_arguments_of_openssh(value: object, text: str) -> None:
 
 @pytest.mark.parametrize("value", ['a"b', "a'b", "a\nPermitRootLogin yes", "%h", "${HOME}", "a\\b", "a\0b"])
 def test_openssh_has_no_way_to_say_these(value: str) -> None:
-    with pytest.raises(ValueError, match="cannot stand in OpenSSH"):
+    with pytest.raises(ValueError, match="is not allowed in OpenSSH"):
         quoting.sshd(value)
 
 
@@ -46,14 +46,14 @@ def test_json_says_everything(value: str) -> None:
 def test_a_value_without_a_filter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.j2").write_text("Port {{ port }}\n", encoding="utf-8")
     with pytest.raises(
-        ConfigError, match=r"own\.j2, line 1: '36666' is put into a file as it is: pass it through one of the filters hostfile, "
+        ConfigError, match=r"own\.j2, line 1: '36666' would be written to a file unquoted: pass it through one of the filters hostfile, "
     ):
         Templates([str(tmp_path)]).text("own.j2", port=36666)
 
 
 def test_a_value_that_cannot_be_said_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "own.j2").write_text("# first\n{{ host | hostfile }}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"own\.j2, line 2: 'a b' cannot stand in a hostfile"):
+    with pytest.raises(ConfigError, match=r"own\.j2, line 2: 'a b' is not allowed in a hostfile"):
         Templates([str(tmp_path)]).text("own.j2", host="a b")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import reports
+from left_behind import LeftBehind, culprit
 
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.report import assembly, model
@@ -205,7 +206,7 @@ STEPS = {
         ("Started as it is, the job ends the same way.", ""),
     ],
     "no memory": [
-        ("It needs less (a smaller batch, fewer workers that load data, nothing that grows), or its container a larger limit.", ""),
+        ("Use less memory (a smaller batch, fewer data-loading workers, no data that grows), or give the container a larger limit.", ""),
         ("Read the last lines of rank 3 on node 1 (h1):", "ranklaunch logs {} --rank 3 --tail 100"),
     ],
     "hang": [
@@ -221,6 +222,25 @@ STEPS = {
     "lost node": [(f"Exit code 75: {EXIT_CODES[75]}.", "")],
     "pause": [("If such pauses are usual, raise RANKLAUNCH_HANG_S (it was 300 s).", ""), ELSEWHERE],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrote", "signal", "step"), [
+    ("", "", "No output of rank 1 on node 0 (h0): look in the program for an exit with code 3, and read the last lines of all ranks:"),
+    ("", "SIGKILL", "No output of rank 1 on node 0 (h0): read the last lines of all ranks:"),
+    ("one line\n", "", "Read the last lines of rank 1 on node 0 (h0):"),
+])  # fmt: skip
+def test_what_next_after_a_rank_without_output(wrote: str, signal: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(left: LeftBehind) -> None:
+        node = left.node(0).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 3, "rank 1")
+        (node.folder / "rank_1.log").write_text(wrote)
+        node.verdict(
+            "failed", 3, "rank 1 exited with code 3", culprit=culprit(1, host="h0", exit_code=3, signal=signal or None, last_lines=())
+        )
+
+    monkeypatch.setitem(reports.JOBS, "silent", silent)
+    report = report_of("silent", tmp_path, monkeypatch)
+    found = [(each.text, each.code.replace(report.folder, "{}")) for each in advice.steps(report)]
+    assert (step, f"ranklaunch logs {{}}{' --rank 1' if wrote else ''} --tail 100") in found
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -123,7 +123,7 @@ def test_no_memory(left: LeftBehind) -> None:
     left.node(1).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 137, "rank 3").verdict("failed", 137, "no memory", culprit=killed)
     screen = shown(left.folder)
     assert "who: rank 3 on node 1, killed by SIGKILL; the kernel killed it for memory" in screen
-    assert "do:  it needs less" in screen
+    assert "do:  use less" in screen
     assert "Read the traceback" not in screen
 
 

@@ -652,7 +652,7 @@ def test_a_rank_that_has_left_with_0_is_named(as_process: Starter, method: str) 
         if found:
             break
     (note,) = found
-    assert note.endswith("which is what the failure looks like a consequence of")
+    assert note.endswith("which looks like a consequence of that")
 
 
 # Rank 0 ends of what a peer's end looks like; rank 1 a moment later, by a code of its own, before its launcher has looked.

@@ -119,8 +119,8 @@ def noted_beside(as_process: Starter, text: str, ranks: int, culprit: int) -> li
 
 
 def test_what_a_rank_has_said_that_is_slow_to_end_is_told_where_others_lost_it(as_process: Starter) -> None:
-    (note,) = [note for note in noted_beside(as_process, SLOW, 3, culprit=0) if "had said" in note]
-    assert note == "rank 1 had not ended when it was told to, but it had said: vocab mismatch"
+    (note,) = [note for note in noted_beside(as_process, SLOW, 3, culprit=0) if "had an error" in note]
+    assert note == "rank 1 was still running when it was stopped, but its output had an error: vocab mismatch"
 
 
 WRITES = """\
@@ -181,7 +181,7 @@ def test_who_was_on_its_way_out_is_named_and_not_who_left_for_that(as_process: S
 def test_a_thread_that_has_failed_is_told_where_others_waited_for_its_rank(as_process: Starter) -> None:
     notes = noted_beside(as_process, WRITES, 2, culprit=1)
     why = "its thread writer had failed: FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/step_2.pt'"
-    assert f"rank 0 had not ended when it was told to, but {why}" in notes
+    assert f"rank 0 was still running when it was stopped, but {why}" in notes
 
 
 WAITS = """\
@@ -201,7 +201,7 @@ def test_an_exception_behind_which_a_rank_waits_is_told_where_the_job_is_stopped
     job.out.wait_for("shard 7 is damaged", 2)  # also in the line that raises it
     job.send(signal.SIGTERM)
     assert job.end(120) == 143
-    assert "rank 1 had not ended when it was told to, but it had raised: RuntimeError: shard 7 is damaged" in job.verdict["notes"]
+    assert "rank 1 was still running when it was stopped, but it had raised: RuntimeError: shard 7 is damaged" in job.verdict["notes"]
 
 
 @pytest.mark.parametrize(("first", "gap"), [*(pytest.param(first, 0.02, marks=pytest.mark.table) for first in (0, 1)), (0, 0), (1, 0)])

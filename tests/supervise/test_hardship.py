@@ -148,7 +148,7 @@ def test_a_log_directory_that_goes_away(as_process: Starter) -> None:
     assert job.end() == 42
     assert "rank 1 exits with 42" in job.out.text
     assert job.verdict["culprit"]["rank"] == 1
-    assert f"{job.attempt} was removed or moved while the job ran, and the logs in it" in job.err.text
+    assert f"{job.attempt}, with the logs, was removed or moved while the job ran" in job.err.text
 
 
 def test_words_that_are_not_text(as_process: Starter) -> None:

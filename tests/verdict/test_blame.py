@@ -204,16 +204,16 @@ def test_sentence(more: dict[str, Any], text: str) -> None:
 @helpers.for_each(
     [
         ({"exit_code": 139}, "memory that is not its own"),
-        ({"exit_code": 134, "signal": "SIGABRT"}, "gave itself up"),
+        ({"exit_code": 134, "signal": "SIGABRT"}, "called abort()"),
         ({"exit_code": 135}, "/dev/shm"),
         ({"exit_code": 132}, "processor does not have"),
-        ({"exit_code": 137}, "want of memory"),
-        ({"exit_code": 255}, "ssh ends so"),
-        ({"exit_code": 124}, "timeout ends so"),
+        ({"exit_code": 137}, "lack of memory"),
+        ({"exit_code": 255}, "exit code of ssh"),
+        ({"exit_code": 124}, "exit code of `timeout`"),
         ({"exit_code": 127}, "does not find a program"),
-        ({"exit_code": 143}, "told it to end"),
-        ({"exit_code": 137, "out_of_memory": True}, "remedy: it needs less"),
-        ({"exit_code": 1, "out_of_memory": True, "error": CAUSE}, "remedy: it needs less"),
+        ({"exit_code": 143}, "asked to end"),
+        ({"exit_code": 137, "out_of_memory": True}, "remedy: use less memory"),
+        ({"exit_code": 1, "out_of_memory": True, "error": CAUSE}, "remedy: use less memory"),
         ({"exit_code": 139, "error": replace(CAUSE, meaning="")}, None),
         ({"exit_code": 3}, None),
         ({"exit_code": 254}, None),
@@ -240,7 +240,7 @@ def test_the_same_error_on_all_ranks_is_the_programs() -> None:
     assert not blame.judge([suspect(1, 1, CONSEQUENCE), suspect(2, 2, CONSEQUENCE)]).notes
     assert not of("KeyError: rank 0", "KeyError: rank 1", retry="elsewhere")  # whatever is wrong with both hosts
     (note,) = of("KeyError: rank 0", "KeyError: rank 1", hosts=1)
-    assert note == "2 ranks of one host ended with the same error: it is not one rank's, but the program's or the host's"
+    assert note == "2 ranks of one host ended with the same error: the cause is not one rank, but the program or the host"
 
 
 def test_the_same_error_of_ranks_that_differ_may_be_one_ranks() -> None:
@@ -248,7 +248,7 @@ def test_the_same_error_of_ranks_that_differ_may_be_one_ranks() -> None:
     error = replace(CAUSE, name="horovod-ranks-differ", line="Mismatched ALLREDUCE tensor shapes")
     culprits = [culprit(n, n, error=error) for n in range(2)]
     (note,) = blame.judge([Suspect(each.node, 1, "failed", 1, "", each) for each in culprits]).notes
-    assert note.endswith("which is that they differ: the rank that is named need not be the wrong one")
+    assert note.endswith("about a difference between ranks: the named rank need not be the wrong one")
 
 
 def test_the_same_error_of_those_that_waited_for_one_that_hangs_is_not_noted() -> None:
@@ -259,7 +259,7 @@ def test_the_same_error_of_those_that_waited_for_one_that_hangs_is_not_noted() -
 def test_what_ranks_had_said_that_were_still_there_counts_where_the_first_had_lost_somebody() -> None:
     """Other nodes note it without knowing what decides."""
     said = Note(
-        "rank 3 on node 1 (h1) had not ended when it was told to, but its thread writer had failed: OSError: [Errno 28]", WAITING, 3
+        "rank 3 on node 1 (h1) was still running when it was stopped, but its thread writer had failed: OSError: [Errno 28]", WAITING, 3
     )
     full = Note("node 1 (h1): the file system of /tmp is full")
     for first, notes in ((CONSEQUENCE, (said, full)), (CAUSE, (full,))):
@@ -277,7 +277,9 @@ def test_a_node_that_is_lost_and_did_not_decide_is_noted() -> None:
 
 def test_the_rank_that_has_not_failed_may_be_the_one_that_others_waited_for() -> None:
     lost = [suspect(1, 0, CONSEQUENCE), suspect(2, 1, CONSEQUENCE)]
-    assert list(blame.waited_for(lost, range(3))) == ["rank 2 had not failed when the others of its node did: they may have waited for it"]
+    assert list(blame.waited_for(lost, range(3))) == [
+        "rank 2 had not failed when the other ranks of its node did: they may have waited for it"
+    ]
     assert not list(blame.waited_for(lost, range(4)))
     assert not list(blame.waited_for(lost, range(2)))
     assert not list(blame.waited_for(lost[:1], range(2)))
@@ -298,13 +300,13 @@ def test_early_zeros_are_noted() -> None:
 
 def test_an_early_zero_is_what_a_consequence_is_of() -> None:
     (note,) = blame.judge([suspect(10, error=CONSEQUENCE)], [Finish(1, 5, 9)]).notes
-    assert note == "rank 5 on node 1 had ended with 0, 1.0 s before the failure, which is what the failure looks like a consequence of"
+    assert note == "rank 5 on node 1 had ended with 0, 1.0 s before the failure, which looks like a consequence of that"
 
 
 def test_who_was_leaving_when_others_lost_it_is_noted() -> None:
     """By Python's own way out, which closes connections first and may take longer than the others' end."""
     (note,) = blame.judge([suspect(10, error=CONSEQUENCE)], [Finish(1, 5, 10.5)]).notes
-    assert note == "rank 5 on node 1 ended with 0 by itself, 0.5 s after the failure, which may have come of that"
+    assert note == "rank 5 on node 1 ended with 0 by itself, 0.5 s after the failure, and may have caused it"
 
 
 def test_late_successes_are_noted_of_nodes_alone() -> None:

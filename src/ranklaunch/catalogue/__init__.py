@@ -1,6 +1,6 @@
-"""Known errors, as data: reasons of a failed rank in its last lines.
+"""Catalogue of known errors, and the search for them in the last lines of a failed rank.
 
-The entries are in catalogue/ at the top of the repository, one file a family; here is the search for them.
+The entries are data: one file per family in catalogue/ at the top of the repository.
 """
 
 from __future__ import annotations

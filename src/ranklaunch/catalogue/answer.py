@@ -1,4 +1,4 @@
-"""Knowledge of the errors in one log, as a value: `ranklaunch explain` shows it, `ranklaunch.explain_log` returns the same."""
+"""Explanation of one log, as a value: `ranklaunch explain` shows it, `ranklaunch.explain_log` returns it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ranklaunch.catalogue.matcher import Finding, findings
 from ranklaunch.errors import quoted
 
 SCHEMA: Final = "ranklaunch.explain/1"
-MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
-MOST_LINES = 500_000  # of these, the last; logs have 30 bytes a line and more
+MOST_BYTES = 16 * 1024 * 1024  # at the end of the log
+MOST_LINES = 500_000  # last lines of these bytes; usual logs have at least 30 bytes a line
 UNKNOWN: Final = "unknown"
 KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family", "line_number")
 _OF_ENTRY = ("kind", "name", "meaning", "remedy", "retry", "source", "family")
@@ -40,7 +40,7 @@ class Log:
 class Answer:
     """Explanation of a log: its best known line, and further known lines.
 
-    kind: "cause"; "consequence" of a failure elsewhere; "stopped" by somebody; "unknown": no line is known, and all texts are empty.
+    kind: "cause"; "consequence" of a failure elsewhere; "stopped" by somebody; "unknown" if no line is known, and all texts are empty.
     name: of the known error, one of docs/known-errors.md. family: group of the error.
     line: the line from the log, without secrets.
     line_number: from 1; None if no line is known, or if the log's beginning was skipped.
@@ -71,7 +71,7 @@ def end_of_log(data: bytes, skipped: int = 0) -> Log:
     if len(others) == MOST_LINES and first:
         cut = len(first) + 1
         data, skipped = data[cut:], skipped + cut
-    is_utf_16 = not skipped and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))  # as PowerShell's > writes
+    is_utf_16 = not skipped and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))  # written by PowerShell's >
     text = data.decode("utf-16" if is_utf_16 else "utf-8", errors="replace")
     return Log(showing.with_returns_told(text), skipped)
 
@@ -79,14 +79,14 @@ def end_of_log(data: bytes, skipped: int = 0) -> Log:
 def known_lines(log: Log, find: Callable[[str], list[Finding]] = findings) -> list[Finding]:
     """Return the known errors of a log, the best first. find: searches one text.
 
-    Lines that ranklaunch itself wrote count only where no other line is known.
+    Lines that ranklaunch itself wrote count only if no other line is known.
     """
     texts = dict.fromkeys((_without_ours(log.text), log.text))
     return next(filter(None, map(find, texts)), [])
 
 
 def answer(log: Log, findings: Sequence[Finding]) -> Answer:
-    """Return the answer made of the known lines of a log."""
+    """Return the answer for the known lines of a log."""
     if not findings:
         return Answer(skipped_bytes=log.skipped)
     best, *others = findings
@@ -94,7 +94,7 @@ def answer(log: Log, findings: Sequence[Finding]) -> Answer:
 
 
 def as_json(answer: Answer, log: str = "") -> dict[str, Any]:
-    """Return the answer as `ranklaunch explain --format json` prints it: schema ranklaunch.explain/1. log: name of the file."""
+    """Return the content of `ranklaunch explain --format json`, schema ranklaunch.explain/1. log: name of the file."""
     others = [_plain(each) for each in answer.others]
     return {"schema": SCHEMA, **_plain(answer), "log": log, "skipped_bytes": answer.skipped_bytes, "others": others}
 
@@ -125,5 +125,5 @@ def _without_ours(text: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _numbers(text: str) -> Sequence[int]:
-    """Return the number of each line as editors count: a progress bar that redraws itself is one line."""
+    """Return the number of each line as editors count them: a redrawn progress bar is one line."""
     return [*itertools.accumulate((end != "\r" for end in re.findall(r"\r\n|\r|\n", text)), initial=1)]

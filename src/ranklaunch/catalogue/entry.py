@@ -1,4 +1,4 @@
-"""What one entry of the catalogue is, and how it is read from data."""
+"""Entry of the catalogue, and its reader."""
 
 from __future__ import annotations
 
@@ -11,29 +11,35 @@ from ranklaunch import showing
 from ranklaunch.catalogue.literals import counts_groups, in_scope, needed
 
 KINDS = CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
-# Whether to start the job again as it is: it ends the same way; it may go well; it may on other hosts, without this one. Else nobody knows.
+# Result of a new start of the same job: the same end; possible success; possible success on other hosts. "" stands for unknown.
 RETRIES = NO, YES, ELSEWHERE = "no", "yes", "elsewhere"
-# What an entry's words are worth beside those of others, the most first: a line that says why; one that says little; one that counts only
-# where nothing was said after it; what a launcher says of its processes; words that tell of an exception or of last words which no entry
-# knows; any exception; any last words, and those that only sound of an error; what a process says on its way out.
+# Worth of an entry's line beside lines of other entries, the best first:
+#   ""         a line that gives the reason
+#   vague      a line that says little
+#   wait       a line that counts only if no other output followed
+#   report     a launcher's report about its processes
+#   words      words in an exception or last line without an entry of its own
+#   uncaught   any uncaught exception
+#   last       any last line
+#   faint      a last line that only sounds like an error
+#   aftermath  a line that a process writes at its exit
 STANDINGS = USUAL, VAGUE, WAIT, REPORT, WORDS, UNCAUGHT, LAST, FAINT, AFTERMATH = (
     "", "vague", "wait", "report", "words", "uncaught", "last", "faint", "aftermath",
 )  # fmt: skip
-OWN_STANDINGS = (USUAL, VAGUE, WAIT, REPORT, WORDS, AFTERMATH)  # for entries of users: of the others the code knows which they are
-SAYS_LESS = frozenset((UNCAUGHT, LAST, FAINT))  # than the line that it was found in
-GENERAL = frozenset((WORDS, UNCAUGHT, LAST, FAINT))  # not for lines of which an entry of their own tells
+OWN_STANDINGS = (USUAL, VAGUE, WAIT, REPORT, WORDS, AFTERMATH)  # allowed for users' entries; the matcher needs the others itself
+SAYS_LESS = frozenset((UNCAUGHT, LAST, FAINT))  # the entry's meaning says less than the matched line
+GENERAL = frozenset((WORDS, UNCAUGHT, LAST, FAINT))  # only for lines without an entry of their own
 
 
 class KnownError(NamedTuple):
-    """pattern: a regular expression for one line, without prefixes of launchers and loggers. needed: texts; each match has at least one
-    of
-    them.
+    """Entry of the catalogue. pattern: regular expression for one line without the prefixes of launchers and loggers. needed: texts; each
+    match contains at least one of them.
 
-    kind: CAUSE, or CONSEQUENCE of a failure elsewhere: of another rank, of a peer, of a child process. An error with both kinds is a
-    CONSEQUENCE, and its meaning says so. STOPPED: neither; the process was signalled. retry: one of RETRIES, "" if unknown. settings:
-    names of plan values for the remedy. survivable: True if the entry counts only when the program did not go on. device_fault: True if a
-    device of the host has failed. peers: patterns with the numbers of ranks in the first group: of a message, the ranks still awaited;
-    for a cause, the failed ranks. source: the page, source file or thread with the proof.
+    kind: CAUSE; CONSEQUENCE of a failure of another rank, a peer or a child process; or STOPPED, if the process was signalled. An error of
+    both kinds is a CONSEQUENCE, and its meaning says so. retry: one of RETRIES, "" if unknown. settings: names of plan
+    values for the remedy. survivable: True if the entry counts only when the program did not go on. device_fault: True if a device of the
+    host failed. peers: patterns with numbers of ranks in the first group: the failed ranks for a cause, else the ranks that did not answer.
+    source: page, source file or thread with the proof.
     """
 
     name: str
@@ -57,14 +63,13 @@ _LISTS = ("patterns", "needed", "settings", "peers")
 _FLAGS = ("survivable", "device_fault")
 _WORDS = ("retry", "standing")
 _SHIPPED = ("device_fault",)  # not for entries of users
-# Keys of an entry, and what they hold, as its messages call it.
+# Keys of an entry, and the names of their types in messages.
 _EXPECTED = {**dict.fromkeys(_TEXTS, "a text"), **dict.fromkeys(_LISTS, "a list of texts"), **dict.fromkeys(_FLAGS, "true or false")}
 
 
 def of_family(data: Any, standings: Sequence[str] = OWN_STANDINGS) -> list[KnownError]:
-    """Return the entries of a file: {"family": text, "entry": [{"name": ..., "patterns": [...], ...}]}. standings: the standings allowed
-    in
-    the file. Raises ValueError, with the problem and its place."""
+    """Return the entries of a file: {"family": text, "entry": [{"name": ..., "patterns": [...], ...}]}. standings: allowed in the file.
+    Raises ValueError with the problem and its place."""
     if not isinstance(data, dict) or not isinstance(data.get("family"), str) or not isinstance(data.get("entry"), list):
         msg = 'expected "family", a text, and "entry", a list'
         raise ValueError(msg)
@@ -92,7 +97,7 @@ def _entry(fields: Any, number: int, family: str, standings: Sequence[str]) -> K
 
 
 def _check_keys(fields: Mapping[str, Any], place: str, refused: Sequence[str]) -> None:
-    """Raise ValueError for an unknown key, a missing one, and a value of another kind."""
+    """Raise ValueError for an unknown key, a missing one, or a value of another type."""
     unknown = sorted(fields.keys() - ({*_EXPECTED, *_WORDS, "examples"} - {*refused}))
     if unknown:
         raise _wrong(place, f"unknown key {unknown[0]!r:.80}")
@@ -111,24 +116,24 @@ def _fits(value: object, expected: str) -> bool:
 
 def _pattern(patterns: Sequence[str], place: str) -> str:
     if len(patterns) > 1 and any(map(counts_groups, patterns)):
-        raise _wrong(place, "patterns: a group's number, where there are several: name it, (?P<name>...) and (?P=name)")
+        raise _wrong(place, "patterns: several patterns, and one refers to a group by number: name the group, (?P<name>...) and (?P=name)")
     pattern = _compiles("|".join(_compiles(in_scope(each), "patterns", place) for each in patterns), "patterns", place)
     if re.search(pattern, ""):
-        raise _wrong(place, "patterns: one matches a line in which nothing stands, and so every line")
+        raise _wrong(place, "patterns: one of them matches the empty line, and so every line")
     return pattern
 
 
 def _compiles(pattern: str, key: str, place: str) -> str:
     try:
         with catch_warnings():
-            simplefilter("error", FutureWarning)  # of [[a]], which may mean something else to a later Python
+            simplefilter("error", FutureWarning)  # for [[a]], which may have another meaning in a later Python
             re.compile(pattern)
     except FutureWarning as error:
-        raise _wrong(place, f"{key}: {error}: put a backslash before what stands there") from None
+        raise _wrong(place, f"{key}: {error}: put a backslash before the character at this position") from None
     except (re.error, OverflowError, RecursionError) as error:
         raise _wrong(place, f"{key}: {error}") from None
     return pattern
 
 
-def _wrong(place: str, what: str) -> ValueError:
-    return ValueError(showing.one_line(f"{place}: {what}"))
+def _wrong(place: str, problem: str) -> ValueError:
+    return ValueError(showing.one_line(f"{place}: {problem}"))

@@ -1,7 +1,7 @@
 """Sources of the entries: the shipped catalogue, and users' own folders.
 
-People write the shipped entries in catalogue/*.toml; tools/known_errors.py makes known.json of them, for a load within a few
-milliseconds in every Python. A user's folder has files of the same shape, as JSON, or as TOML if Python reads TOML (3.11).
+The shipped entries are written in catalogue/*.toml. tools/known_errors.py makes known.json of them, which every Python loads within a
+few milliseconds. Files in a user's folder have the same form, as JSON, or as TOML for Python 3.11 and newer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_FILES = 256
 
 @functools.cache
 def shipped() -> tuple[KnownError, ...]:
-    """Return the known errors in the order of trial on a line: the first match has the line."""
+    """Return the known errors in the order in which they are tried on a line: the first match wins."""
     text = get_data("ranklaunch.catalogue", _SHIPPED)
     assert text
     return tuple(_row(fields) for fields in json.loads(text))
@@ -37,12 +37,12 @@ def _row(fields: dict[str, Any]) -> KnownError:
 
 
 def ordered(entries: Iterable[KnownError]) -> tuple[KnownError, ...]:
-    """Return the entries by standing, the most telling first. Entries of equal standing keep their order."""
+    """Sort entries by standing, as in STANDINGS. Entries of equal standing keep their order."""
     return tuple(sorted(entries, key=lambda entry: STANDINGS.index(entry.standing)))
 
 
 def folder_of(folder: str, working_folder: str) -> str:
-    """Return the folder of the user's own entries. Raise ValueError for a URL: a password in a URL would be shown as part of the path."""
+    """Return the absolute path of the user's own entries. Raises ValueError for a URL, which may have a password."""
     if "://" in folder:
         msg = "expected a folder, not a URL"
         raise ValueError(msg)
@@ -50,8 +50,8 @@ def folder_of(folder: str, working_folder: str) -> str:
 
 
 def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:
-    """Return the entries of a user's folder, then the shipped ones. An own entry replaces the shipped one of its name, except the general
-    ones for lines without an entry: these are always needed. Raises ValueError."""
+    """Return the entries of a user's folder, then the shipped ones. A user's entry replaces the shipped one of its name, except for general
+    entries (SAYS_LESS), which are always needed. Raises ValueError."""
     names = [name for name in files.names(folder) if name.endswith((".json", ".toml")) and not name.startswith(".")]
     if not names or len(names) > MOST_FILES:
         msg = f"{folder}: {f'more than {MOST_FILES} files' if names else _without_any(files, folder)}"
@@ -66,7 +66,7 @@ def _by_name(files: Files, paths: Iterable[str]) -> dict[str, KnownError]:
     for path in paths:
         for entry in _read(files, path):
             if entry.name in own:
-                msg = f"{path}: there is another entry {entry.name}"
+                msg = f"{path}: a second entry {entry.name}: each name must be unique"
                 raise ValueError(msg)
             own[entry.name] = entry
     return own
@@ -74,8 +74,8 @@ def _by_name(files: Files, paths: Iterable[str]) -> dict[str, KnownError]:
 
 def _without_any(files: Files, folder: str) -> str:
     if not files.is_dir(folder):
-        return "it is no folder" if files.exists(folder) else "no such folder, or it may not be read"
-    return "no file there ends with .json or .toml" if files.names(folder) else "nothing is in it, or it may not be read"
+        return "expected a folder" if files.exists(folder) else "no such folder, or no permission to read it"
+    return "no file in it ends with .json or .toml" if files.names(folder) else "it is empty, or there is no permission to read it"
 
 
 def _read(files: Files, path: str) -> list[KnownError]:
@@ -91,7 +91,7 @@ def _read(files: Files, path: str) -> list[KnownError]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """As TOML has it; JSON would drop all but the last."""
+    """Return a JSON object as a dict. Raises ValueError for a repeated key, like TOML; Python's json would keep the last value."""
     counted = collections.Counter(name for name, _ in pairs)
     if len(counted) < len(pairs):
         msg = f"{counted.most_common(1)[0][0]!r:.80} is given twice in one map"

@@ -1,4 +1,4 @@
-"""Which plain texts a regular expression needs: to look for them first keeps most patterns from being searched in vain."""
+"""Plain texts in regular expressions. A search for these texts first makes most searches for the expression unnecessary."""
 
 from __future__ import annotations
 
@@ -6,59 +6,60 @@ import functools
 import re
 from collections.abc import Iterator
 
-_MOST_OF_A_GROUP = 64  # texts: with more, to look for them takes longer than they spare
+_MOST_OF_A_GROUP = 64  # texts of a group: a search for more of them takes longer than it saves
 
 
 @functools.cache
 def needed(pattern: str) -> tuple[str, ...]:
-    """Return texts, at least one of them in each match: of each alternative the longest plain text, or the texts of its group, or ""."""
+    """Return texts such that each match contains at least one of them. Each alternative gives its longest plain text, the texts of a group,
+    or ""."""
     return ("",) if _is_rare(pattern) else _alternatives(iter([*_TOKEN.findall(pattern), ")"]))
 
 
 def in_scope(pattern: str) -> str:
-    """Return the pattern with its leading flags limited to itself, so other patterns may stand beside it."""
+    """Return a pattern with its leading flags limited to itself, so that it can be joined with other patterns."""
     flags = re.match(r"\(\?([a-zA-Z]+)\)", pattern)
     if not flags:
         return pattern
-    end = "\n)" if "x" in flags[1] else ")"  # which a comment would swallow
+    end = "\n)" if "x" in flags[1] else ")"  # a comment at the end would hide the bracket
     return f"(?{flags[1]}:{pattern[flags.end() :]}{end}"
 
 
 def counts_groups(pattern: str) -> bool:
-    """Return True if the pattern refers to one of its groups by number."""
+    """Return True if a pattern refers to one of its groups by number."""
     return any(re.fullmatch(r"\\[1-9]", token) for token in _TOKEN.findall(pattern)) or "(?(" in pattern
 
 
 def _is_rare(pattern: str) -> bool:
-    """Return True for what is not parsed here: flags, numbers of characters and of groups, and other extensions."""
+    """Return True for syntax that is not parsed here: flags, numbers of characters and of groups, and other extensions."""
     tokens = _TOKEN.findall(pattern)
     extends = any(pair == ("(", "?") for pair in zip(tokens, tokens[1:]))
     return extends or any(re.match(r"\\[0-9xuUN]|\(\?[a-zA-Z]*x", token) for token in tokens)
 
 
 def _alternatives(tokens: Iterator[str]) -> tuple[str, ...]:
-    """Return the needed texts up to the end of the group that was opened last."""
+    """Return the needed texts up to the end of the innermost open group."""
     texts: list[str] = []
-    parts: list[tuple[str, ...]] = [("",)]  # of this alternative, the texts of each part
+    parts: list[tuple[str, ...]] = [("",)]  # texts of each part of the present alternative
     run = ""
     for token in tokens:
         plain = _plain(token)
         if plain:
             run += plain
             continue
-        if token[0] in "?*{" and run:  # what stands before it may be missing, or come once more
+        if token[0] in "?*{" and run:  # the character before may be missing or repeated
             run, parts = run[:-1], [*parts, (run[:-1],)]
             run = ""
             continue
         if token[0] in "?*" or token.startswith(("{0", "{,")):
-            parts = parts[:-1] or [("",)]  # a group that may be missing
+            parts = parts[:-1] or [("",)]  # the group before may be missing
         parts.append((run,))
         run = ""
         if token.startswith("("):
             inner = _alternatives(tokens)
             parts.append(inner if token in ("(", "(?:") or token.startswith("(?P<") else ("",))
         elif token not in "|)":
-            parts.append(("",))  # whatever comes once more or not at all is this
+            parts.append(("",))  # a following quantifier applies to this part
         else:
             best: tuple[str, ...] = max(parts, key=_worth)
             texts += best
@@ -69,7 +70,7 @@ def _alternatives(tokens: Iterator[str]) -> tuple[str, ...]:
 
 
 def _worth(texts: tuple[str, ...]) -> tuple[int, int]:
-    """Prefer long texts, which are rare, and few of them."""
+    """Return the worth of texts for a search: long texts are rare, and few texts are quick."""
     return (min(map(len, texts)), -len(texts)) if len(texts) <= _MOST_OF_A_GROUP else (0, 0)
 
 

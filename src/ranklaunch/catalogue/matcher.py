@@ -1,11 +1,11 @@
 """Choice of the best entry for a process's end, by its last output.
 
-1. Each line belongs to the first matching entry.
-2. Entries for words of any program: the last traceback of each process, and the last lines if nothing else is known.
-3. Findings are dropped if the program worked on afterwards.
-4. ROWS chooses the best of the rest; of several in one row the earliest line wins.
+1. Each line belongs to the first entry that matches it.
+2. General entries are tried on the last traceback of each process and, if nothing else is known, on the last lines.
+3. Findings are dropped if the program continued its work afterwards.
+4. ROWS chooses the best of the remaining findings; in one row the earliest line wins.
 
-No pattern matches the end of a line.
+A pattern stays within one line: no shipped pattern matches a line end.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from ranklaunch.catalogue.entry import (
 from ranklaunch.catalogue.known import shipped
 from ranklaunch.showing import in_lines
 
-# An output, line by line, and the tracebacks of Python in it
+# Lines of an output, and Python's tracebacks
 
-LONGEST = 65536  # characters, of the end
-MOST_LINES = 3000
+LONGEST = 65536  # last characters of an output
+MOST_LINES = 3000  # last lines of these
 BEGINS = "Traceback (most recent call last):"
-HOOKED = r"\[rank([0-9]{1,7})\]: "  # before each line of what PyTorch's hook for exceptions that nobody caught writes
+HOOKED = r"\[rank([0-9]{1,7})\]: "  # prefix of PyTorch's hook for uncaught exceptions
 CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
 )
-IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs")  # the latter before Python 3.10
-BESIDE = ("Exception in thread ", "Process ", "future: <")  # a thread, process or task: the main program goes on
+IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs")  # the second before Python 3.10
+BESIDE = ("Exception in thread ", "Process ", "future: <")  # exception of a thread, process or task: the main program goes on
 
 
 class Line(NamedTuple):
-    """One line. written: as the process wrote it, without colours. text: also without timestamps and other prefixes of
-    launchers and loggers. process: the prefix for telling processes apart. quoted: frames of a traceback, and exceptions
-    ignored by Python."""
+    """One line of output. written: as written by the process, without colours. text: also without timestamps and other prefixes
+    of launchers and loggers. process: the prefix that names the process, "" for none. quoted: True for frames of a traceback,
+    and for exceptions that Python ignored."""
 
     number: int
     written: str
@@ -64,12 +64,12 @@ class Line(NamedTuple):
     quoted: bool = False
 
     def may_be_of(self, process: str) -> bool:
-        """Return False for a line of another process. Some lines have no prefix that tells whose they are."""
+        """Return False for a line of another process. A line without a prefix may be from any process."""
         return self.process == process or not (self.process and process)
 
 
 class Traceback(NamedTuple):
-    """One exception, with the exceptions before it in its chain. begin: number of the first line. above: the text above. ends: numbers of
+    """Exception, with the earlier ones of its chain. begin: number of the first line. above: text of the line above. ends: numbers of
     the lines with the names of the exceptions, the uncaught one last. of_child: the exception ended a child of the program."""
 
     begin: int
@@ -104,26 +104,26 @@ def read(text: str) -> Output:
     processes: dict[str, list[Line]] = {}
     for line in lines:
         processes.setdefault(line.process, []).append(line)
-    tracebacks = [traceback for own in processes.values() for traceback in _tracebacks(own, lines)]
+    tracebacks = [traceback for of_process in processes.values() for traceback in _tracebacks(of_process, lines)]
     return Output(lines, sorted(tracebacks, key=_last_end))
 
 
 def last_exception(text: str) -> str:
-    """Return the line that names the last uncaught exception of the main program, with its message; "" if there is none."""
+    """Return the line with the name and message of the main program's last uncaught exception; "" for none."""
     output = read(end_of(text))
     ends = [traceback.ends[-1] for traceback in output.tracebacks if not traceback.above.startswith(BESIDE)]
     return with_message(output.lines, ends[-1], output.lines[ends[-1]].text.strip()) if ends else ""
 
 
 def with_message(lines: list[Line], number: int, line: str) -> str:
-    """Append the next line of an exception's message where the first ends with a colon and the next is indented."""
+    """Return a line of an exception. If it ends with a colon and the next line is indented, append the next line."""
     below = lines[number + 1].text if number + 1 < len(lines) else ""
     return f"{line} {below.strip()}" if line.endswith(":") and below[:1].isspace() and below.strip() else line
 
 
 def _mark(text: str) -> str:
-    """Return a pattern of what a filter of the user's, such as `sed "s/^/[$RANK] /"` or ts, put before each line, as seen at the last
-    traceback."""
+    """Return a pattern for the prefix that a filter of the user, such as `sed "s/^/[$RANK] /"` or ts, puts before each line; "" for none.
+    The prefix is taken from the last traceback."""
     before, begins, behind = text.rpartition(BEGINS)
     mark = before.rpartition("\n")[2].partition("[rank")[0].removesuffix("Original ") if begins else ""
     is_known = len(mark) > _LONGEST_MARK or _line_pattern(_PREFIX).fullmatch(mark) or not mark.strip()
@@ -140,10 +140,10 @@ def _line(number: int, written: str, mark: str) -> Line:
     return Line(number, written, bare[prefix.end() :], tag[0].strip() if tag else "")
 
 
-def _tracebacks(own: list[Line], lines: list[Line]) -> Iterator[Traceback]:
-    """Yield the tracebacks in the lines of one process, and mark all `lines` that these quote."""
+def _tracebacks(of_process: list[Line], lines: list[Line]) -> Iterator[Traceback]:
+    """Yield the tracebacks in the lines of one process. Mark their quoted lines in `lines`."""
     reading = _Reading()
-    for line in own:
+    for line in of_process:
         if line.text.startswith(_RAISED_AGAIN) and reading.chain:  # the line above only says that an exception was caught elsewhere
             wrapper = reading.chain.ends[-1]
             lines[wrapper] = lines[wrapper]._replace(quoted=True)
@@ -157,8 +157,8 @@ def _tracebacks(own: list[Line], lines: list[Line]) -> Iterator[Traceback]:
 
 
 class _Reading:
-    """State of reading the lines of one process. chain: the last traceback, to which more exceptions may be chained. begun: within the
-    frames of one."""
+    """Parser of one process's lines. chain: the last traceback; further exceptions may be chained to it. _begun: True within the frames of
+    a traceback."""
 
     def __init__(self) -> None:
         self.chain: Traceback | None = None
@@ -166,7 +166,7 @@ class _Reading:
         self._begin, self._above, self._last = 0, "", ""
 
     def read(self, line: Line) -> tuple[Traceback | None, bool]:
-        """Return the traceback before this line's, if the line ends a new one, and whether the line is quoted."""
+        """Read a line. Return the previous traceback if this line ends a new one, and True if the line is quoted."""
         text = line.text
         if text.lstrip().startswith(_PANEL):
             if _TITLE in text:
@@ -213,15 +213,15 @@ def _line_pattern(pattern: str) -> re.Pattern[str]:
 
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
-_NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"  # the line that names an exception
+_NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"  # line with the name of an exception
 _INDENTED_END = r"\s+[A-Za-z_][\w.]{0,200}(?:Error|Exception): "
-_WARNING = r":\d{1,6}: \w{1,60}Warning: "  # above a line of the program that Python quotes
-_PANEL = ("│", "╭", "╰", "└")  # that rich draws around frames, and loguru below values
+_WARNING = r":\d{1,6}: \w{1,60}Warning: "  # the next line is a quoted line of the program
+_PANEL = ("│", "╭", "╰", "└")  # rich draws these around frames, loguru below values
 _TITLE = " Traceback"
-_RAISED_AGAIN = "Original Traceback"  # by PyTorch, of what a process or a thread of its own has raised
-_OF_CHILD = ("Process ", "Exception in initializer:")  # of multiprocessing, and of its pools
-_SPAWNED = ", in spawn_main"  # frame of a process that fails as it is spawned
-_MEMBER = r"\+-\+?-+ \d"  # above each exception of a group
+_RAISED_AGAIN = "Original Traceback"  # PyTorch raises an exception of its own process or thread again
+_OF_CHILD = ("Process ", "Exception in initializer:")  # multiprocessing and its pools
+_SPAWNED = ", in spawn_main"  # frame of a child process that fails at its start
+_MEMBER = r"\+-\+?-+ \d"  # line above each exception of a group
 _TAGS = (
     r"\[(?:rank ?|default)?\d{1,6}\]:? ?",  # torchrun, PyTorch, ranklaunch
     r"\[std(?:err|out)\]:? ?",
@@ -240,22 +240,22 @@ _TIMES = (
     r"\[?[EWIF]\d{3,8} \d\d:\d\d:\d\d[.\d]{0,12} +(?:\d{1,10} +)?[\w./-]{1,120}(?::\d{1,6})?\] ?",  # glog, and PyTorch's own
     r"(?:ERROR|WARNING|INFO|CRITICAL) (?:\d\d-\d\d \d\d:\d\d:\d\d )?(?:\[?[\w./-]{1,80}:\d{1,6}\] ?)?",  # vLLM
 )
-_MARGIN = r" {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"  # of exceptions in a group
+_MARGIN = r" {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"  # margin of exceptions in a group
 _TAG = "|".join(_TAGS)
 _LONGEST_MARK = 80
-_MOST_PREFIXES = 16  # the engine keeps some hundred bytes of each
+_MOST_PREFIXES = 16  # the regex engine needs several hundred bytes for each
 _PREFIX = f"(?:{'|'.join((*_TAGS, *_TIMES, _MARGIN))}){{1,{_MOST_PREFIXES}}}"
 
 
-# Signs of work: lines of steps, of what went well, and lines that sound like a failure and are none
+# Signs of work: lines of steps, of success, and harmless lines that sound like a failure
 
-_LONGEST = 600  # characters of a line that are looked at
-_MOST_LINES = 40  # that are not empty, of the end
-_FEWEST_COUNTS = 3  # lines that count on
+_LONGEST = 600  # characters of a line that are searched
+_MOST_LINES = 40  # last nonempty lines that are searched
+_FEWEST_COUNTS = 3  # lines of a count
 
 
 def shows_work(line: Line) -> bool:
-    """Return True for a line of a program at work: no last word stands above it."""
+    """Return True for a line of a program at work: no line above it can be the last message of a failure."""
     small = _small(line)
     if _has(_ENDED, small):
         return False
@@ -265,7 +265,7 @@ def shows_work(line: Line) -> bool:
 
 
 def is_harmless(line: Line) -> bool:
-    """Return True for a line about something survived by programs, or about an ended process."""
+    """Return True for a line about a problem that programs survive, or about a process that has ended."""
     small, written = _small(line), line.written[:_LONGEST]
     if "NCCL WARN" in written:
         return False
@@ -284,12 +284,12 @@ def warns(line: Line) -> bool:
 
 
 def is_parting(line: Line) -> bool:
-    """Return True for what trackers, shells and scripts say of a process that has ended."""
+    """Return True for a line of a tracker, shell or script about a process that has ended."""
     return _has(_ENDED, _small(line))
 
 
 def tried_again(lines: Sequence[Line], number: int) -> bool:
-    """Return True if the line of this number or a later one tells of another try, and more lines follow."""
+    """Return True if this line or a later one announces another try, and more lines follow."""
     behind = _behind(lines, number)
     return bool(behind) and any(_has(_TRIED_AGAIN, _small(line)) for line in (lines[number], *behind[:-1]))
 
@@ -297,15 +297,15 @@ def tried_again(lines: Sequence[Line], number: int) -> bool:
 def went_on(lines: Sequence[Line], number: int, is_raised: bool, is_light: bool) -> bool:
     """Return True if the end of an output shows work after the line of this number.
 
-    is_raised: an exception; programs log a line or two after one on their way out. is_light: so little is known of a
-    failure that any calm last line shows more work.
+    is_raised: the line is an exception; a program may log a line or two after it before the exit. is_light: the failure is so
+    uncertain that any calm last line counts as work.
     """
     behind = _behind(lines, number)
     last = behind[-_MOST_LINES:]
     if any(map(_goes_well, last)) or sum(map(_informs, last)) >= (_FEWEST_COUNTS if is_raised else 1):
         return True
-    own = [line for line in behind if not is_parting(line)]
-    end = _small(own[-1]) if own and is_light else ""
+    of_program = [line for line in behind if not is_parting(line)]
+    end = _small(of_program[-1]) if of_program and is_light else ""
     return _has(_PLAIN, end) and not _has(_WRONG, end) and not _has(_HINT, end)
 
 
@@ -323,20 +323,23 @@ def _goes_well(line: Line) -> bool:
 
 
 def _informs(line: Line) -> bool:
-    """Return True if the program's logger calls this line no failure."""
+    """Return True for a line at the level INFO of the program's logger, without words of failures."""
     text, small = line.written[:_LONGEST], _small(line)
     return _has(_INFO_ALONE, text) and not (_has(_BY_LAUNCHER, text) or _has(_WRONG, small) or _has(_ENDED, small))
 
 
 class Count(NamedTuple):
-    """Lines that differ in numbers alone, each with larger ones than the last, as those of steps do. lines: their numbers in the output."""
+    """Lines that differ only in their numbers, which increase, as in lines of steps. lines: their numbers in the output."""
 
     first: Line
     lines: list[int]
 
     def goes_on(self, after: Line, before: int, shared: bool) -> bool:
-        """Return True if the process of a line counts on between this line and another. A list that begins right below belongs to a
-        message. shared: a step or two may be another process's, so only _FEWEST_COUNTS do."""
+        """Return True if the count continues between a line and the line number `before`.
+
+        A count that begins right below the line is a list in its message. shared: a line or two may be from another process, so at
+        least _FEWEST_COUNTS are needed.
+        """
         between = self.lines[bisect_right(self.lines, after.number) : bisect_left(self.lines, before)]
         enough = _FEWEST_COUNTS if shared else 1
         return len(between) >= enough and self.first.may_be_of(after.process) and self.lines[0] != after.number + 1
@@ -373,7 +376,7 @@ _METRIC = (
 )
 _DONE = r"saved|finished|completed|succeeded|successfully|trained|recovered|restored|resumed?|reconnected|written to"
 _THERE = r"up|ready|back|alive|available|reachable|healthy|online"
-# What trackers, profilers, shells and scripts say of a process that has ended.
+# Lines of trackers, profilers, shells and scripts about a process that has ended.
 _ENDED = "|".join(
     (
         r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]|^set the environment variable hydra_full_error",
@@ -386,18 +389,18 @@ _ENDED = "|".join(
     )
 )
 _CODE_ALONE = rf"^\W{{0,8}}{_CODE}\W{{0,8}}$"
-# Words of failures, and of what a process does on its way out.
+# Words of failures, and of a process at its exit.
 _WRONG = "|".join(
     (
         r"fail|error|exception|exit(?! (?:status|code) 0)|abort|kill|terminat|cancel|unable|cannot|could not|signal|crash|refused",
         rf"lost|stop|timed? ?out|\bplease\b|\b(?:not|never|in)(?: \w{{1,12}})? (?:{_DONE}|{_THERE})\b",
         r"emergency|dump|traceback|clean(?:ing|ed)? ?up|destroy|shut|clos|releas|tear|report|finali[sz]|\breset\b",
-        r"^(?:while|when|during|after|before|in|at|for|on) ",  # where something went wrong, as told below an exception
+        r"^(?:while|when|during|after|before|in|at|for|on) ",  # circumstances in the message below an exception
     )
 )
-_BAR = r"\d%\||\d(?:it/s|s/it)\b"  # a progress bar, which may be drawn once more at the end
-_ITEM = r"^- [a-z][a-z _]{1,40}: \d{1,20}$"  # of a list of numbers, such as Ray's "- objects restored: 0" in a message
-# Behind a failure: the program got over it.
+_BAR = r"\d%\||\d(?:it/s|s/it)\b"  # progress bar, which may be drawn once more at the exit
+_ITEM = r"^- [a-z][a-z _]{1,40}: \d{1,20}$"  # item of a list of numbers, such as Ray's "- objects restored: 0"
+# Lines behind a failure that show recovery.
 _WENT_WELL = "|".join(
     (
         rf"\b{_METRIC}|^\d+ of \d+ |: \d+ of \d+\b|\d/\d{{1,9}}\b.*\beta\b|\blevel['\"]?[=:] ?['\"]?info\b",
@@ -408,10 +411,10 @@ _WENT_WELL = "|".join(
 )
 _HANDLED = r"^handled\b|\bhandled:"
 _TRIED_AGAIN = r"\bwill (?:be retried|be restarted|restart)\b|\bretrying\b|\bagain in \d|\bonce more\b|- try \d"
-# As the last line: plain text, and no hint of what to do about a failure.
+# A calm last line: plain text, without a hint about a failure.
 _PLAIN = r"^(?:[a-z0-9{(>]|\[(?![\w.-]+:\d))"
 _HINT = r"0x[0-9a-f]|\b(?:type|consider|check|see|try|usage|help|run|hint|note)\b|\byou (?:need|should|may|might|can)\b|:\d+(?: \w+)?$"
-# Lines that sound like failures, and are none.
+# Lines that sound like failures but are harmless.
 _HARMLESS = "|".join(
     (
         rf"{_HANDLED}|\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b|\bmay (?:result in|lead to)\b",
@@ -423,7 +426,7 @@ _HARMLESS = "|".join(
         r"not a git repository|your current branch|job control|^salloc: |load (?:image python extension|dynamic library)",
     )
 )
-# As written: a level below an error, lines of other languages' tracebacks, counts, settings, and tools of scripts.
+# Not in lower case: levels below an error, lines of other languages' tracebacks, counts, settings, and tools in scripts.
 _HARMLESS_AS_WRITTEN = "|".join(
     (
         r"(?:^|: |\[)W\d{0,8} |NCCL INFO|PMIX ERROR: ERROR in file \S{0,200}gds|^[ \t]+(?:raise|File|at) |[:=] ?(?:True|False|None|null)\b",
@@ -439,18 +442,18 @@ _WORK = "|".join(
         r"\bgo(?:es|ing) on\b|\bis (?:taken|used)$|^served\b|^start(?:ed|ing)?\b|\bexit (?:status|code) 0\b",
     )
 )
-# As written: levels of loggers, and who calls a line an error or a warning.
+# Not in lower case: levels of loggers, and prefixes of errors and warnings.
 _INFO_ALONE = r"(?:^|[ \t\[(])INFO\b"
 _BELOW_WARNING = r"(?:^|[ \t\[(])(?:INFO|DEBUG|NOTICE|TRACE)\b|(?:^|: |\[)[IDV]\d{0,8} "
 _BY_LAUNCHER = r"elastic|launch|torchrun|ray\b|NCCL|horovod|sending"
-_FATAL = r"(?:ERROR|FATAL|CRITICAL)\b"  # of abseil: FATAL Flags parsing error: flag --data=None: ...
+_FATAL = r"(?:ERROR|FATAL|CRITICAL)\b"  # abseil, for example: FATAL Flags parsing error: flag --data=None: ...
 _CALLED_ERROR = r"[\w.]{0,80}(?:Error|Exception): |(?:ERROR|FATAL|CRITICAL)(?:(?: \w{1,20})?: [A-Za-z]|:[\w.-]{1,80}:)"
 _GOES_ON = (
     r"\bWARN(?:ING)?\b|\w{1,40}Warning: |\[warn(?:ing)? *\]|\blevel\W{1,4}warn(?:ing)?\b"
     r"|(?i:(?<!after )\bretrying\b|\b(?:skipp|ignor|continu)ing\b|\bfalling back\b|\b(?:skipped|ignored)\b)"
 )
 _NUMBER = r"(\d{1,15})(?:\.\d{1,15})?"
-_NO_COUNT = r"^\s+[a-z]|nccl |0x[0-9a-f]|^#\d|^frame\b|\brank\b|\bwait"  # of lines that differ in numbers, but count no steps
+_NO_COUNT = r"^\s+[a-z]|nccl |0x[0-9a-f]|^#\d|^frame\b|\brank\b|\bwait"  # lines that differ in numbers, but count no steps
 
 
 # The entry that explains the end
@@ -466,16 +469,16 @@ ROWS = (
     ((CAUSE, CONSEQUENCE, STOPPED), (WAIT, FAINT)),
     ((CAUSE, CONSEQUENCE, STOPPED), (AFTERMATH,)),
 )
-_OF_WARNINGS = 5  # row of an error in a warning: the program went on
-_MOST_OF_ENTRY = 400  # lines that have a text that an entry needs, the last
-_MOST_LAST = 40  # lines that are not empty: what stands before them is no last word
-_MOST_FAINT = 12  # of those, where the words are faint
-_INDENTED = 8  # columns, of a line that goes on from another
-_LONGEST_WORDS = 600  # characters of a line in which general words are searched
-_LONGEST_LINE = 500  # characters of a finding, for people
-_MOST_OF_MESSAGE = 40  # lines behind an exception
+_OF_WARNINGS = 5  # index of the row for errors in a warning: the program went on
+_MOST_OF_ENTRY = 400  # last lines with a needed text that are searched for an entry
+_MOST_LAST = 40  # last nonempty lines that may explain the end
+_MOST_FAINT = 12  # last nonempty lines that are searched for FAINT entries
+_INDENTED = 8  # columns of a line that continues another one
+_LONGEST_WORDS = 600  # characters of a line that are searched for general words
+_LONGEST_LINE = 500  # characters of a finding's line
+_MOST_OF_MESSAGE = 40  # lines of a message behind an exception
 _BY_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
-# Of torchrun, which may start its ranks again: its report of a failure, the lines that it logs, the last report.
+# torchrun may restart its ranks. Patterns of its report of a failure, of its log lines, and of its final report.
 _REPORTS = r"failed \(exitcode: -?\d+\) local_rank: \d.*\n"
 _LOGGED = r"[EWI]\d{4} |\[\d{4}-|[A-Z]{4,8}:torch"
 _BOX = "ChildFailedError"
@@ -486,7 +489,7 @@ _KILLED = "process-killed"
 
 
 class Finding(NamedTuple):
-    """number: of the line, from 0. line: without colours; the part that matched of a very long line."""
+    """Known error in a line. line: without colours; of a very long line, the part around the match. number: of the line, from 0."""
 
     error: KnownError
     line: str
@@ -496,10 +499,10 @@ class Finding(NamedTuple):
 def find(
     text: str, errors: Sequence[KnownError] = (), by_itself: bool = True, shared: bool = False, code: int | None = None
 ) -> Finding | None:
-    """Return the best explanation for the end of the process with this output: an entry, if any.
+    """Return the best finding for the end of a process by its output, None for none.
 
-    errors: all entries, if not the shipped ones. by_itself: False for a stopped process: words without an entry do not
-    count. shared: several ranks write into the output. code: exit code, if known.
+    errors: all entries; () for the shipped ones. by_itself: False for a process that was signalled: general entries for last
+    lines do not count then. shared: several ranks write into the output. code: exit code, None if unknown.
     """
     return next(iter(findings(end_of(text), errors, by_itself, shared, code)), None) if text.strip() else None
 
@@ -507,7 +510,7 @@ def find(
 def findings(
     text: str, errors: Sequence[KnownError] = (), by_itself: bool = True, shared: bool = False, code: int | None = None
 ) -> list[Finding]:
-    """Return all findings of a text, the best first."""
+    """Return all findings in a text, the best first. Parameters are those of find()."""
     errors = errors or shipped()
     text = in_lines(text)
     last_round = _since_restart(text)
@@ -529,14 +532,14 @@ def findings(
 
 
 def _since_restart(text: str) -> str:
-    """Return the output since a launcher last started its ranks again: other lines than its own follow its report of a failure."""
+    """Return the output since torchrun's last restart of its ranks, shown by lines of ranks behind a report; else all of it."""
     *_, behind = _compiled(_REPORTS).split(text)
     line = next((line for line in behind.split("\n") if line.strip() and not _compiled(_LOGGED).match(line)), "")
     return behind if line and not line.endswith(BEGINS) and _BOX not in behind else text
 
 
 def peers(text: str, kind: str) -> tuple[int, ...]:
-    """Return the ranks named by the last message of this kind. A consequence names ranks that did not answer, a cause ranks that failed."""
+    """Return the ranks in the last message of this kind: the ranks that failed for CAUSE, that did not answer for CONSEQUENCE."""
     patterns = (pattern for error in shipped() if error.kind == kind for pattern in error.peers)
     matches = [match for pattern in patterns for match in _compiled(pattern).finditer(end_of(text))]
     last = max(matches, key=re.Match.start, default=None)
@@ -544,7 +547,7 @@ def peers(text: str, kind: str) -> tuple[int, ...]:
 
 
 def _row(error: KnownError, line: Line) -> int:
-    """Return the index of an entry's row in ROWS; that of warnings at least for a cause in a warning."""
+    """Return the index of an entry's row in ROWS; for a cause in a warning, at least _OF_WARNINGS."""
     row = next(row for row, (kinds, standings) in enumerate(ROWS) if error.kind in kinds and error.standing in standings)
     return max(row, _OF_WARNINGS) if error.kind == CAUSE and warns(line) else row
 
@@ -554,14 +557,14 @@ def _leaves_open(error: KnownError) -> bool:
 
 
 def _may_be_killed(error: KnownError) -> bool:
-    """Return False for what ends no process by SIGKILL: an exception, the loss of a peer, and what would come again."""
+    """Return False for an error that cannot explain SIGKILL: an exception, the loss of a peer, and an error that repeats at each start."""
     if error.kind == CONSEQUENCE:
         return error.name == _KILLED
     return error.standing not in GENERAL and error.retry != NO
 
 
 def _by_line(output: Output, errors: Sequence[KnownError]) -> Matches:
-    """Return the first entry that matches each line. Users write patterns for lines as they see them, with prefixes."""
+    """Return the first entry that matches each line. Users' entries are also tried on lines with their prefixes, as users see them."""
     known = {*map(id, shipped())}
     bare = _Texts(["" if line.quoted else line.text for line in output.lines])
     written = _Texts(["" if line.quoted else line.written for line in output.lines])
@@ -577,7 +580,7 @@ def _by_line(output: Output, errors: Sequence[KnownError]) -> Matches:
 
 
 class _Texts:
-    """Lines that are searched for many texts: most are nowhere, so that few lines are searched for a pattern."""
+    """Index of lines for the search of many texts. Most texts occur nowhere, so few lines are searched for a pattern."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -586,7 +589,8 @@ class _Texts:
         self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
 
     def having(self, text: str) -> Iterator[int]:
-        """Yield the numbers of the lines that have a text. Its inner words are words of the line: most texts need no search."""
+        """Yield the numbers of the lines that contain a text. The inner words of the text must be words of the lines, so most texts need no
+        search."""
         is_possible = self._words.issuperset(_inner_words(text))
         place = self._whole.find(text) if is_possible else -1
         while 0 <= place < self._starts[-1]:
@@ -601,7 +605,7 @@ def _inner_words(text: str) -> tuple[str, ...]:
 
 
 def _by_traceback(output: Output, matches: Matches, errors: Sequence[KnownError], shared: bool) -> Matches:
-    """Add the uncaught exceptions that no entry knows; drop what was caught before an exception ended the process."""
+    """Add uncaught exceptions without an entry. Drop errors that were caught before an exception ended the process."""
     result = dict(matches)
     of_children = {end for traceback in output.tracebacks if traceback.of_child for end in traceback.ends}
     for *caught, uncaught in _by_process(output, matches, shared):
@@ -617,9 +621,9 @@ def _by_traceback(output: Output, matches: Matches, errors: Sequence[KnownError]
 
 
 def _by_process(output: Output, matches: Matches, shared: bool) -> Iterable[list[Traceback]]:
-    """Return the tracebacks of each process, thread and child process: the last one is uncaught.
+    """Return the tracebacks of each process, thread and child process. The last one of each is uncaught.
 
-    If ranks write into the same output, as where a launcher reports a failure, each traceback stands alone.
+    If several ranks write into the output (a launcher's report shows this too), each traceback is a group of its own.
     """
     reports = {number for number, error in matches.items() if error.standing == REPORT}
     groups: dict[tuple[object, ...], list[Traceback]] = {}
@@ -632,7 +636,7 @@ def _by_process(output: Output, matches: Matches, shared: bool) -> Iterable[list
 
 
 def _is_survived(output: Output, number: int, error: KnownError, uncaught: Traceback) -> bool:
-    """Return True for an error that programs survive, above the exception that ended the process."""
+    """Return True for a survivable error above the exception that ended the process."""
     line, begin = output.lines[number], output.lines[uncaught.begin]
     is_survivable = error.survivable or bool(_compiled(_BY_SHELL).match(line.text))
     return is_survivable and line.process == begin.process and number < begin.number
@@ -654,8 +658,8 @@ def _of_exception(text: str, errors: Sequence[KnownError]) -> KnownError | None:
 
 
 def _last_words(output: Output, matches: Matches, errors: Sequence[KnownError]) -> Matches:
-    """Return what the last lines say by their words, back to the last line of work; beside other findings only causes, and only above the
-    first report of a launcher."""
+    """Return general entries for the last lines, back to the last line of work and above the first report of a launcher. If there are other
+    findings, return causes only."""
     general = [error for error in errors if error.standing in (WORDS, LAST, FAINT)]
     raised = {end for traceback in output.tracebacks for end in traceback.ends}
     last = [line for line in output.lines[: _first_report(output, matches)] if line.text.strip()][-_MOST_LAST:]
@@ -682,7 +686,7 @@ def _first(text: str, errors: Iterable[KnownError]) -> KnownError | None:
 
 
 def _without_survived(output: Output, matches: Matches, shared: bool) -> Matches:
-    """Drop failures behind which the program worked on. A stop is none."""
+    """Drop failures after which the program continued its work. Stops are kept."""
     failures = sorted((number for number, error in matches.items() if error.kind != STOPPED), reverse=True)
     if failures and _went_on(output, matches, failures, shared):
         return {number: error for number, error in matches.items() if error.kind == STOPPED}
@@ -697,10 +701,10 @@ def _without_survived(output: Output, matches: Matches, shared: bool) -> Matches
 
 
 def _went_on(output: Output, matches: Matches, failures: Sequence[int], shared: bool) -> bool:
-    """Return True if the program worked on behind its last failure. failures: numbers of lines, the last first.
+    """Return True if the program continued its work after its last failure. failures: numbers of lines, the last first.
 
-    Behind its launcher's report a script may say how well it ended. Of an exception in an output of several ranks, other ranks may have
-    written what follows.
+    A launcher's report is not overridden by later lines of a script. After an exception in an output that ranks share, later lines may be
+    from other ranks.
     """
     last = failures[0]
     is_raised = last in {traceback.ends[-1] for traceback in output.tracebacks}
@@ -714,12 +718,12 @@ def _went_on(output: Output, matches: Matches, failures: Sequence[int], shared: 
 
 
 def _first_report(output: Output, matches: Matches) -> int:
-    """Return the number of the line in which a launcher first reports a failure, that behind the last line for none."""
+    """Return the number of the first line with a launcher's report; the number of lines if there is none."""
     return min((number for number, error in matches.items() if error.standing == REPORT), default=len(output.lines))
 
 
 def _is_light(text: str, error: KnownError) -> bool:
-    """Return True if any calm line behind this one shows that the program went on, as a script does after a command."""
+    """Return True for an uncertain failure: any calm line behind it shows that the program went on, like a script."""
     return error.survivable or error.standing in (*GENERAL, VAGUE) or bool(_compiled(_BY_SHELL).match(text))
 
 

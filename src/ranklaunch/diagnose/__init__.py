@@ -1,2 +1,2 @@
-"""From the ends of processes to suspects: pure functions, each a list of named rules. The first
-matching rule decides."""
+"""Diagnosis: the ends of processes become suspects. Pure functions with lists of named rules; the
+first matching rule decides."""

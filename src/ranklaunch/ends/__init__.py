@@ -1,1 +1,1 @@
-"""How processes ended, as values: one RankEnd for each, and the set of all ends of a node, which ends.json holds. Pure."""
+"""Ends of processes, as values: one RankEnd per process, and all ends of a node in NodeEnds, the content of ends.json."""

@@ -1,4 +1,4 @@
-"""Makes the values of ends.json from the supervisor's processes, after their ends."""
+"""Collector of the values of ends.json from the supervisor's processes, after their ends."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
     from ranklaunch.system.memory import Memory
     from ranklaunch.verdict.model import Ending, Failure
 
-RECORDS_S = 1.0  # for reading records; those that are left then are left out
+RECORDS_S = 1.0  # most time for reading records; the remaining records are left out
 
 Wall = Callable[[float], float]
 
 
 def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, failing: Collection[int] = ()) -> NodeEnds:
-    """Return all ends of this node, with what processes wrote unless the job succeeded. failing:
-    pids of launchers that end their ranks after a failure."""
-    began = circumstances.wall(0.0)  # asked once, so that all times of a node have one offset
+    """Return all ends of this node, with the output of processes unless the job succeeded. failing:
+    pids of launchers that are ending their ranks after a failure."""
+    offset = circumstances.wall(0.0)  # computed once: all times of a node have the same offset
 
     def wall(at: float) -> float:
-        return began + at
+        return offset + at
 
     with_output = ending.outcome != "succeeded"
     collector = _Collector(plan, circumstances, failing, wall, with_output=with_output)
@@ -72,12 +72,12 @@ def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: C
 
 
 def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
-    """Add what processes of this node wrote down of themselves. folder: where their records are;
-    what cannot be read is left out. wall: from the monotonic clock of this host to node 0's."""
+    """Add the records of this node's processes. folder: of the records; unreadable records are left
+    out. wall: converts times of this host's monotonic clock to seconds since 1970 by node 0's."""
     until = time.monotonic() + RECORDS_S
-    own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
+    local = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
     by_process: dict[tuple[int, int], list[Record]] = {}
-    for record in sorted(own, key=record_order):
+    for record in sorted(local, key=record_order):
         kept = by_process.setdefault(record.process, [])
         if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
             kept.append(record_without_secrets(replace(record, at=wall(record.monotonic))))
@@ -85,13 +85,13 @@ def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
 
 
 def memory_kills(memory: Memory) -> MemoryKills:
-    """Return the kernel's count as ends.json has it."""
+    """Return the kernel's count of kills for memory, as in ends.json."""
     return MemoryKills(memory.kills, memory.peak, memory.limit, memory.counted, memory.seen)
 
 
 def _by_wall(ending: Ending, wall: Wall) -> Ending:
-    """Return the ending of a node as ends.json has it: its time by node 0's clock, its reason
-    without secrets."""
+    """Return the ending of a node as in ends.json: the time by node 0's clock, the reason without
+    secrets."""
     judgement = replace(ending.judgement, reason=errors.reason(ending.judgement.reason))
     return replace(ending, judgement=judgement, at=wall(ending.at))
 
@@ -131,7 +131,7 @@ def _outputs(ranks: RankOutputs | None) -> Outputs | None:
 
 
 class _Collector:
-    """with_output: False after a success, whose outputs explain nothing."""
+    """Maker of RankEnds. with_output: False after a success, which needs no explanation."""
 
     def __init__(self, plan: Plan, circumstances: Circumstances, failing: Collection[int], wall: Wall, *, with_output: bool) -> None:
         self._plan = plan
@@ -139,11 +139,11 @@ class _Collector:
         self._failing = failing
         self._wall = wall
         self._with_output = with_output
-        self._shown = functools.cache(shown)  # most outputs are the same at their end and at the stop
+        self._shown = functools.cache(shown)  # the outputs at the end and at the stop are mostly equal
 
     def ends(self, ended: Sequence[Child]) -> Iterator[RankEnd]:
-        """Children in the order of their ends, the ranks below them, ranks of which only the output
-        is known, and daemons."""
+        """Yield children in the order of their ends, the ranks below them, ranks with nothing but
+        an output, and daemons."""
         ends = [*map(self._of_child, ended)]
         for child in ended:
             if child.below:
@@ -156,12 +156,12 @@ class _Collector:
         yield from map(self._of_daemon, self._circumstances.daemons)
 
     def _numbers(self, ends: Sequence[RankEnd]) -> set[int]:
-        """Ranks that may have an output, whether their processes were seen or not."""
+        """Return the ranks that may have an output, also without a process that ranklaunch saw."""
         reported = [end.launcher.reported for end in ends if end.launcher and end.launcher.reported]
         named = {failure.rank for failure in reported if failure.rank is not None}
         keys = [each.keys for each in (self._plan.outputs, self._plan.kept) if each]
-        own = {end.rank for end in ends if end.role != BELOW}
-        return {*named, *self._plan.job.node.ranks, *(rank for each in keys for rank in each)} - own
+        children = {end.rank for end in ends if end.role != BELOW}
+        return {*named, *self._plan.job.node.ranks, *(rank for each in keys for rank in each)} - children
 
     def _of_child(self, child: Child) -> RankEnd:
         process, end = child.process, child.ended
@@ -197,8 +197,8 @@ class _Collector:
         )
 
     def _by_host(self, child: Child, output: bytes) -> Iterator[Failure]:
-        """Yield what the lines of each host report, where the launcher puts the host's name before
-        them."""
+        """Yield the report in the lines of each host, if the launcher prefixes lines with the host's
+        name."""
         names = host_lines.names_of([*map(_node, self._plan.job.nodes)]) if len(self._plan.job.nodes) > 1 else {}
         for name, lines in host_lines.of_hosts(output.decode(errors="replace"), names).items():
             reported = self._reported(child, lines.encode())
@@ -219,7 +219,7 @@ class _Collector:
         )  # fmt: skip
 
     def _unseen(self, launcher: Child, rank: int) -> RankEnd | None:
-        """A rank of which only the output is known, None if there is none."""
+        """Return the end of a rank with nothing but an output; None without output."""
         output = self._circumstances.tail_of_rank(rank) if self._with_output else b""
         if not output:
             return None
@@ -235,16 +235,16 @@ class _Collector:
         )  # fmt: skip
 
     def _place(self, rank: int | None) -> tuple[int, int | None, int | None]:
-        """Return the node of a rank, which may be another one with mpirun, the rank, and its number
-        on the node."""
+        """Return the node of a rank, the rank, and its local rank. With mpirun, the rank may be on
+        another node."""
         job = self._plan.job
         node = next((node for node in job.nodes if rank is not None and rank in node.ranks), None)
         return (job.node_index, rank, None) if node is None or rank is None else (node.index, rank, rank - node.first_rank)
 
 
 def shown(tail: bytes | None) -> str | None:
-    """An output without secrets. A line whose beginning is missing may be the end of a secret, and
-    is left out."""
+    """Return an output without secrets. A first line that is cut at its beginning may be the end of
+    a secret, so it is left out."""
     if tail is None:
         return None
     begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)

@@ -1,4 +1,4 @@
-"""Exception records in a few words: the exception, its place, and its cause.
+"""Texts of exception records: the exception, its place, and its cause. Example:
 
 ValueError: loss is nan at train.py:88 in step
 caused by KeyError: 'loss' at data.py:12 in batch
@@ -18,14 +18,14 @@ MOST_LINE = 300  # characters
 MOST_MESSAGE = 200
 MOST_NAME = 80
 BEGINS = "Traceback (most recent call last):"
-CHAINED = {  # lines of Python between two exceptions
+CHAINED = {  # Python's lines between two exceptions
     "cause": "The above exception was the direct cause of the following exception:",
     "context": "During handling of the above exception, another exception occurred:",
 }
 LINKS = {"cause": "caused by", "context": "while handling", "group": "with"}
 
 
-# Ray raises an exception of a task in the program: with the task's traceback as the message.
+# Ray raises a task's exception again in the program, with the task's traceback as the message.
 _TASK = re.compile(r"(?:\x1b\[\d+m)?(ray::[^\s()]+)\(\)(?:\x1b\[\d+m)? \((pid=\d+, ip=[^\s,)]+)")
 _CREATION = re.compile(
     r"(?:ray\.exceptions\.ActorDiedError: )?"
@@ -35,17 +35,17 @@ _ACTOR = re.compile(r"^\t(class_name|name|pid|ip): (\S+)$", re.MULTILINE)
 
 
 def line(record: Record) -> str:
-    """Return the exception that nobody caught as one line, harmless to a terminal; secrets in it are not hidden: see shown()."""
+    """Return the uncaught exception of a record as one line, safe for a terminal. shown() hides secrets."""
     return line_of(record.chain)
 
 
 def line_of(chain: Sequence[Raised]) -> str:
-    """Return the first exception of a chain in the same form; "" for an empty chain."""
+    """Return the first exception of a chain as one line; "" for an empty chain."""
     return _line(chain[0]) if chain else ""
 
 
 def bare_line_of(chain: Sequence[Raised]) -> str:
-    """Return the first exception of a chain in the same form, without its place."""
+    """Return the first exception of a chain as one line, without its place."""
     return _line(replace(chain[0], frames=(), library=None)) if chain else ""
 
 
@@ -56,13 +56,13 @@ def traceback(chain: Sequence[Raised]) -> str:
         frames = [*raised.frames, *((raised.library,) if raised.library else ())]
         lines = [f'  File "{frame.file}", line {frame.line}, in {frame.function}' for frame in frames]
         message = f"{raised.type.removeprefix('builtins.')}: {raised.message}" if raised.message else raised.type
-        message = _CREATION.sub("", message)  # the traceback behind it says more than that an actor died
+        message = _CREATION.sub("", message)  # the traceback that follows has the real error
         parts.append("\n".join([BEGINS, *lines, message, "", *((CHAINED[raised.link], "") if raised.link in CHAINED else ())]))
     return "\n".join(parts)
 
 
 def cause(record: Record) -> str:
-    """Return the first cause behind the exception in the same form, else what was being handled, else "" for none."""
+    """Return the first cause of the exception as one line, or else the exception in handling; "" for neither."""
     for link, words in LINKS.items():
         for raised in record.chain[1:]:
             if raised.link == link:
@@ -71,7 +71,7 @@ def cause(record: Record) -> str:
 
 
 def shown(text: str) -> str:
-    """Hide the secrets in such a line."""
+    """Return such a line with secrets hidden."""
     return showing.printable(" ".join(errors.quoted([text]))) if text else ""
 
 
@@ -88,21 +88,21 @@ def _line(raised: Raised) -> str:
 
 
 def _in_task(message: str) -> str:
-    """Return the exception of Ray's innermost task, with the task's name and process; else ""."""
+    """Return the exception of Ray's innermost task, with the task's name and process; "" without a task."""
     tasks = list(_TASK.finditer(message))
     if not tasks:
         return ""
     lines = message[tasks[-1].end() :].split("\n")[1:]
-    found = next((each.strip() for each in lines if each[:1].strip()), "")
-    if not found:
+    exception = next((each.strip() for each in lines if each[:1].strip()), "")  # the first line without indentation
+    if not exception:
         return ""
     task = f", in {_cut(tasks[-1][1], MOST_NAME)} ({tasks[-1][2]})"
     within = "" if _ACTOR.search(message) else task
-    return f"{_cut(found, MOST_MESSAGE)}{within}"
+    return f"{_cut(exception, MOST_MESSAGE)}{within}"
 
 
 def _actor(message: str) -> str:
-    """Return the name, the class and the process of an actor of Ray that died."""
+    """Return the name, class and process of the Ray actor that died; "" if none did."""
     fields = dict(_ACTOR.findall(message))
     words = [_cut(fields[name], MOST_NAME) for name in ("name", "class_name") if name in fields]
     words += [f"{name}={fields[name]}" for name in ("pid", "ip") if name in fields]

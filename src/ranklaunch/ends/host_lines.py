@@ -1,4 +1,4 @@
-"""Lines of each host in an output of pdsh, which puts the host's name before them. Pure."""
+"""Lines of each host in an output of pdsh, with the host's name as prefix. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 
 
 def of_hosts(text: str, hosts: Iterable[str]) -> Mapping[str, str]:
-    """Return the lines of each host by its name, without pdsh's mark."""
+    """Return the lines of each host by its name, without pdsh's prefix."""
     by_host: dict[str, list[str]] = {host: [] for host in hosts}
     for line in text.splitlines(keepends=True):
         host, _, rest = line.partition(": ")
@@ -22,8 +22,8 @@ def of_hosts(text: str, hosts: Iterable[str]) -> Mapping[str, str]:
 
 
 def names_of(nodes: Sequence[NodeFacts]) -> dict[str, int]:
-    """Return the index of a node by each name that a launcher may give its host: pdsh leaves out a
-    common domain."""
+    """Return the index of each node by its full and its short host name; pdsh leaves out a common
+    domain. A short name of several nodes is left out."""
     short = [(node.host.partition(".")[0], node.index) for node in nodes if not _ADDRESS.fullmatch(node.host)]
     times = Counter(name for name, _ in short)
     indices = {**{node.host: node.index for node in nodes}, **{name: index for name, index in short if times[name] == 1}}

@@ -1,5 +1,5 @@
-"""Values of ends.json: the end of each process of a node, its own records (ranklaunch.rankside), and further facts of the
-job for a verdict.
+"""Values of ends.json: the end of each process of a node, its records (ranklaunch.rankside), and the facts of the job that a
+verdict needs.
 
 Times are seconds since 1970 by node 0's clock. Texts are without secrets.
 """
@@ -19,13 +19,13 @@ from ranklaunch.redact import redact
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Ending, Failure
 
-# Records. Anybody who can write into the folder may have written such a file. So the content is
+# Records. Any process that can write into the folder may have written such a file. So the content is
 # checked field by field, bounded, and believed only together with the kernel's facts about the
-# process. No record proves nothing: `python -I`, a crash in C, SIGKILL and os._exit leave none.
+# process. A missing record proves nothing: `python -I`, a crash in C, SIGKILL and os._exit leave none.
 
 RECORD_SCHEMA = "ranklaunch.record/1"
 RANK, LAUNCHER, EXCEPTION, EXIT = "rank", "launcher", "exception", "exit"  # kinds of records
-MOST_RECORD_FILES, MOST_RECORD_BYTES = 4096, 64 * 1024  # of a node's folder; of one file
+MOST_RECORD_FILES, MOST_RECORD_BYTES = 4096, 64 * 1024  # in a node's folder; in one file
 MOST_TEXT = 8192  # characters of one text
 MOST_ITEMS = 64  # of a list or a mapping
 _LATEST = 1e12  # seconds
@@ -41,7 +41,7 @@ _NAME = re.compile(r"(rank|launcher|exception|exit)-([0-9]{1,7})-([0-9]{1,10})-(
 
 @dataclass(frozen=True)
 class Process:
-    """pid and start (clock ticks since boot) are one process for good. argv: () where it was not recorded."""
+    """Identity of a process: pid and start (clock ticks since boot) never name another one. argv: () if not recorded."""
 
     pid: int
     start: int
@@ -61,8 +61,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Raised:
-    """One exception of a chain. link: "" for the uncaught one; cause, context or group for the ones behind. frames: of the
-    user's code, the innermost last. library: the last frame, if a library's."""
+    """Exception of a chain. link: "" for the uncaught exception; cause, context or group for the exceptions behind it.
+    frames: of the user's code, the innermost last. library: the last frame, if a library's."""
 
     type: str
     message: str
@@ -108,47 +108,47 @@ class Record:
         return self.pid, self.start
 
     def as_json(self) -> dict[str, Any]:
-        """Leave out fields that have their default, but for the code of an exit."""
+        """Return the fields that differ from their defaults, and the code of an exit."""
         values = _without_defaults(self)
         return {**values, "code": self.code} if self.kind == EXIT else values
 
 
 def kind_of_file(name: str) -> str:
-    """Return the kind of record that a file of this name holds, "" for a name that no record has."""
-    named = _NAME.fullmatch(name)
-    return named[1] if named else ""
+    """Return the kind of the record in a file of this name; "" for any other file name."""
+    match = _NAME.fullmatch(name)
+    return match[1] if match else ""
 
 
 def process_of_file(name: str) -> tuple[int, int] | None:
-    """Return pid and start of the process whose record a file of this name holds; None for a name that no record has."""
-    named = _NAME.fullmatch(name)
-    return (int(named[3]), int(named[4])) if named else None
+    """Return pid and start of the process with its record in a file of this name; None for any other file name."""
+    match = _NAME.fullmatch(name)
+    return (int(match[3]), int(match[4])) if match else None
 
 
 def record_order(record: Record) -> tuple[float, int, int]:
-    """Sort key: the time at which a record was written."""
+    """Return a sort key: the time of a record, then pid and number."""
     return record.monotonic, record.pid, record.number
 
 
 def parse_record(name: str, data: bytes) -> Record | None:
-    """Return the record in a file, None if the content is no record or belongs to another process than the file name says."""
-    named = _NAME.fullmatch(name)
-    if not named or len(data) > MOST_RECORD_BYTES:
+    """Return the record in a file; None if the content is no record, or if the file name has another kind, node or process."""
+    match = _NAME.fullmatch(name)
+    if not match or len(data) > MOST_RECORD_BYTES:
         return None
     try:
         value = json.loads(data)
-        return _record(value) if _is_of(value, named) else None
+        return _record(value) if _fits_name(value, match) else None
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
-def _is_of(value: Any, named: re.Match[str]) -> bool:
-    kind, node, pid, start = named.group(1, 2, 3, 4)
+def _fits_name(value: Any, match: re.Match[str]) -> bool:
+    kind, node, pid, start = match.group(1, 2, 3, 4)
     expected = (RECORD_SCHEMA, kind, int(node), int(pid), int(start))
     return isinstance(value, dict) and (value["schema"], value["record"], value["node"], value["pid"], value["start"]) == expected
 
 
-# Keys of a file by the fields of Record, where they differ, and the fields of each kind. Those in _MAY_BE_NULL need not be there.
+# Keys of a file by the fields of Record, where the two differ, and the fields of each kind. Keys in _MAY_BE_NULL are optional.
 _KEYS = {"kind": "record", "at": "time", "where": "from"}
 _KEYS_OF = {LAUNCHER: {"launcher": "name"}, EXIT: {"chain": "handling"}}
 _COMMON = ("kind", "node", "host", "pid", "start", "at", "monotonic")
@@ -169,7 +169,7 @@ def _record(value: Mapping[str, Any]) -> Record:
         fields[name] = _bounded(value.get(key) if name in _MAY_BE_NULL else value[key])
     if kind == RANK:
         fields["variables"] = [*dict(fields["variables"]).items()]
-    host = fields["host"] if isinstance(fields["host"], str) and _HOST.fullmatch(fields["host"]) else ""  # an odd name says nothing
+    host = fields["host"] if isinstance(fields["host"], str) and _HOST.fullmatch(fields["host"]) else ""
     record = from_dict(Record, {**fields, "host": host, "chain": fields.get("chain") or []})
     fits = record.where in WHERE or "where" not in fields
     fits = fits and all(raised.link in LINKS for raised in record.chain) and max(record.at, record.monotonic) < _LATEST
@@ -179,7 +179,7 @@ def _record(value: Mapping[str, Any]) -> Record:
 
 
 def _bounded(value: Any) -> Any:
-    """Cut long texts and lists. Raises ValueError for a number that none of ours can be."""
+    """Cut long texts and lists. Raises ValueError for a negative number or one beyond 62 bits."""
     if isinstance(value, str):
         return value[:MOST_TEXT]
     if isinstance(value, list):
@@ -191,11 +191,11 @@ def _bounded(value: Any) -> Any:
     return value
 
 
-# What a record says
+# Facts in a record
 
 
 def rank_number(variables: Iterable[tuple[str, str]]) -> int | None:
-    """Return the number of the rank that a process with these variables (name, value) belongs to; None where none says one."""
+    """Return the rank of a process with these variables (name, value); None if no variable has a rank."""
     values = dict(variables)
     for name in RANK_NUMBERS:
         value = values.get(name, "")
@@ -205,7 +205,7 @@ def rank_number(variables: Iterable[tuple[str, str]]) -> int | None:
 
 
 def program_of(argv: Sequence[str]) -> str:
-    """Return the script or module that a command line of Python runs; the command itself where it runs none."""
+    """Return the script or module in a command line of Python; the command itself if there is none."""
     words = iter(argv[1:])
     for word in words:
         if word in ("-W", "-X"):
@@ -223,7 +223,8 @@ def program_of(argv: Sequence[str]) -> str:
 
 
 def record_without_secrets(record: Record) -> Record:
-    """Return a record without secrets: ranks hide them with plainer rules, and others may have written the file."""
+    """Return a record without secrets. Ranks hide secrets themselves, but with simpler rules, and other processes may have written the
+    file."""
     return replace(
         record, argv=redact.argv(record.argv),
         variables=tuple(redact.environment(dict(record.variables)).items()),
@@ -260,16 +261,16 @@ def _plain(value: Any) -> Any:
 # Ends
 
 SCHEMA = "ranklaunch.ends/1"
-MOST_OTHERS = 256  # processes besides ranks and children whose records are kept
+MOST_OTHERS = 256  # processes with records besides ranks and children
 MOST_RECORDS = 64  # of one process
-DIES_S = 10.0  # for a process to be gone that the kernel has killed and counted
+DIES_S = 10.0  # from the kernel's count of a kill to the end of the killed process, at most
 _GIB = 1 << 30
-BELOW, DAEMON = "below", "daemon"  # roles besides those of children: a rank that a launcher started; a killed carrier of ranks
+BELOW, DAEMON = "below", "daemon"  # roles besides those of children: rank of a launcher; killed daemon with another node's ranks below
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A signal that ranklaunch sent to a process. signal: its number. at: None where nobody noted the time."""
+    """Signal that ranklaunch sent to a process. signal: its number. at: None if the time is unknown."""
 
     signal: int
     at: float | None = None
@@ -277,8 +278,8 @@ class Sent:
 
 @dataclass(frozen=True)
 class Tail:
-    """The last bytes of an output at some moment. text: None where the last bytes at the end of the process are the same. at: when the
-    last of them came; None where nobody knows."""
+    """Last bytes of an output at some moment. text: None if the last bytes at the end of the process are the same. at: time of the last
+    byte; None if unknown."""
 
     text: str | None
     at: float | None = None
@@ -286,12 +287,13 @@ class Tail:
 
 @dataclass(frozen=True)
 class Launcher:
-    """A process that starts ranks, or did the work of several. says_failing: True if its output announces the end of its ranks after a
-    failure. own_pid: its pid by its own output, 0 if unknown. fails_as: exit code of the job if this process fails; 0: its own. watched:
-    how ranklaunch knew its ranks: "announced", "files", or "". expected: expected ranks, if watched. reported: the first failed rank by
-    its output. reported_at: time of the report's first line. ends_ranks: True if this launcher announced, or was seen, to end its ranks
-    after a failure. failing: True if the other nodes know. dismissed: True if ranklaunch killed this process after its complete report.
-    by_host: reports by the lines of each host, if the host's name prefixes the lines (pdsh); () for one host."""
+    """Launcher: a process that starts ranks, or that stands for several ranks. says_failing: True if its output announces the end of its
+    ranks after a failure. own_pid: its pid by its own output, 0 if unknown. fails_as: exit code of the job if this process fails; 0: its
+    own. watched: source of its ranks' pids, "announced" (by the launcher), "files" (open output files), or "". expected: expected ranks,
+    if watched. reported: the first failed rank by its output. reported_at: time of the report's first line. ends_ranks: True if this
+    launcher announced that it ends its ranks after a failure, or if ranklaunch saw it do so. failing: True if the other nodes know.
+    dismissed: True if ranklaunch killed this process after its complete report. by_host: reports by the lines of each host, if the host's
+    name prefixes the lines (pdsh); () for one host."""
 
     says_failing: bool = False
     own_pid: int = 0
@@ -308,7 +310,7 @@ class Launcher:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """The end of one process. rank, local_rank: None for other processes than ranks. pid: None if the process was never seen. start: clock
+    """End of one process. rank, local_rank: None for other processes than ranks. pid: None if the process was never seen. start: clock
     ticks after boot, from /proc; pid and start together name one process for good. role: rank, launcher, service, step or experiment
     for a child of ranklaunch; below for a rank of a launcher; daemon for a killed process with ranks of another node below. parent: pid
     of its launcher. status: wait status, None if unknown. exit_code: 128+N after signal N. signal: its number, 0 for none. at: time
@@ -340,7 +342,7 @@ class RankEnd:
 
 @dataclass(frozen=True)
 class OtherProcess:
-    """A process with records that is neither a child of ranklaunch nor a rank with a known pid: the Python below a shell, a helper, a
+    """Process with records that is neither a child of ranklaunch nor a rank with a known pid: the Python below a shell, a helper, a
     child of multiprocessing, a launcher started by the program. rank: the number from its own variables, None if these have none or the
     process is a launcher."""
 
@@ -352,7 +354,7 @@ class OtherProcess:
 
 @dataclass(frozen=True)
 class Stop:
-    """The first stop request. signal: its number."""
+    """First stop request. signal: its number."""
 
     signal: int
     at: float
@@ -360,8 +362,8 @@ class Stop:
 
 @dataclass(frozen=True)
 class MemoryKills:
-    """The kernel's count of processes killed for memory. kills: since the attempt began. peak, limit: bytes, 0 where the kernel does not
-    say. counted: False where it counts nothing. seen: when the count was read, and how many it was."""
+    """Kernel's count of processes killed for memory. kills: since the attempt began. peak, limit: bytes, 0 if unknown. counted: False if
+    this host has no count. seen: times of reading and the count at each."""
 
     kills: int = 0
     peak: int = 0
@@ -370,22 +372,22 @@ class MemoryKills:
     seen: tuple[tuple[float, int], ...] = ()
 
     def lately(self, at: float) -> int:
-        """Return the kills without those of processes that had died well before `at`."""
+        """Return the number of kills, without processes that had died well before `at`."""
         return self.kills - max((kills for seen, kills in self.seen if seen < at - DIES_S), default=0)
 
     @property
     def described(self) -> str:
-        """The count for the end of a sentence."""
+        """Count as the end of a sentence."""
         if not self.limit:
             return f" ({self.kills} killed)"
-        if not self.peak:  # version 2 of control groups has it since Linux 5.19
+        if not self.peak:  # cgroup v2 has the peak since Linux 5.19
             return f" ({self.kills} killed; {self.limit / _GIB:.2f} GiB allowed)"
         return f" ({self.kills} killed; at most {self.peak / _GIB:.2f} GiB in use of {self.limit / _GIB:.2f} GiB allowed)"
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A node of the job. slots: ranks on it."""
+    """Node of the job. slots: number of its ranks."""
 
     index: int
     host: str
@@ -395,8 +397,8 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where ranks of a launcher write. ranks: None for what is no rank. marks: what the launcher puts before each line, in the
-    same order."""
+    """Outputs of a launcher's ranks. ranks: None for an output of no rank. marks: the launcher's prefix of each line, in the same
+    order."""
 
     ranks: tuple[int | None, ...]
     marks: tuple[str, ...] = ()
@@ -404,8 +406,8 @@ class Outputs:
 
 @dataclass(frozen=True)
 class RestartSettings:
-    """most: restarts without progress. never: exit codes after which there is none. restarted_outside: the platform starts the job
-    again."""
+    """Settings of restarts in place. most: restarts without progress. never: exit codes without a restart. restarted_outside: the platform
+    starts the job again."""
 
     most: int
     never: tuple[int, ...] = ()
@@ -441,7 +443,7 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class NodeEnds:
-    """All ends of one node in one round. stop: None if nobody asked. state: this node's statement to node 0, for the decision about a
+    """All ends of one node in one round. stop: None without one. state: this node's statement to node 0, for the decision about a
     restart. lost: statement of the start barrier (the muster) on nodes without a report. ends: children in the order of their ends, and
     then the ranks below them. others: further processes with records of their own."""
 
@@ -456,15 +458,16 @@ class NodeEnds:
 
 
 def as_json(node: NodeEnds) -> dict[str, Any]:
-    """The content of ends.json (schema ranklaunch.ends/1): keys are only ever added."""
+    """Return the content of ends.json (schema ranklaunch.ends/1). Keys are only ever added."""
     return {"schema": SCHEMA, **as_dict(node)}
 
 
 def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Record]]) -> NodeEnds:
     """Attach to each end the records of its process, and put the remaining records into `others`.
 
-    A rank without a pid, because of an early exit, gets the records of its head. Processes with a recorded exception or exit come first
-    there. records: by pid and start, in the order of writing, without secrets.
+    A rank that exited before ranklaunch saw its pid gets the records of its head, the topmost process with its rank variables. In
+    `others`, processes with a recorded exception or exit come first. records: by pid and start, in the order of writing, without
+    secrets.
     """
     remaining = {process: tuple(written[:MOST_RECORDS]) for process, written in records.items()}
     heads = _heads(remaining.keys() - {(end.pid or 0, end.start or 0) for end in node.ends}, remaining)
@@ -472,18 +475,18 @@ def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Reco
     for end in node.ends:
         process = heads.get(end.rank) if end.pid is None else (end.pid, end.start or 0)
         ends.append(replace(end, records=remaining.pop(process, ())) if process else end)
-    telling = sorted(remaining.items(), key=lambda item: not any(each.kind in _OF_ENDS for each in item[1]))
-    others = [OtherProcess(pid, start, _rank_of(written), written) for (pid, start), written in telling[:MOST_OTHERS]]
+    ordered = sorted(remaining.items(), key=lambda item: not any(each.kind in _OF_ENDS for each in item[1]))
+    others = [OtherProcess(pid, start, _rank_of(written), written) for (pid, start), written in ordered[:MOST_OTHERS]]
     return replace(node, ends=tuple(ends), others=tuple(others))
 
 
 def _heads(processes: Iterable[tuple[int, int]], records: Mapping[tuple[int, int], Sequence[Record]]) -> dict[int | None, tuple[int, int]]:
-    """Return the head of each rank that a launcher placed, by rank; leave out ranks with several."""
+    """Return the head of each rank that a launcher placed, by rank. Ranks with several heads are left out."""
     by_rank: dict[int | None, list[tuple[int, int]]] = {}
     for process in processes:
         if any(each.kind == RANK and each.launcher for each in records[process]):
             by_rank.setdefault(_rank_of(records[process]), []).append(process)
-    return {rank: several[0] for rank, several in by_rank.items() if len(several) == 1 and rank is not None}
+    return {rank: heads[0] for rank, heads in by_rank.items() if len(heads) == 1 and rank is not None}
 
 
 _OF_ENDS = (EXCEPTION, EXIT)

@@ -1,1 +1,1 @@
-"""Evidence of a running job: stacks, dumps of recorders, answers of tools."""
+"""Evidence of a running job: stacks, dumps of flight recorders, answers of tools."""

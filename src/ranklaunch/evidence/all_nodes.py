@@ -1,4 +1,4 @@
-"""Evidence of all nodes of a job, put together on node 0."""
+"""Evidence of all nodes of a job, merged on node 0."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MOST_RANKS = 65536
 MOST_FRAMES = 20
 MOST_TEXT = 300
 MOST_NAMES = 64  # ranks that one message names
-MOST_MUTE = 2  # silent recorders of one group that still say something
+MOST_MUTE = 2  # ranks of one group with a silent recorder: more of them prove nothing
 GONE = "gone"
 
 
 @dataclass(frozen=True)
 class OfRank:
-    """Evidence of one rank. state: as in /proc, GONE for a process that is gone. stack: of the main thread, a frame a line, the innermost
-    first, "" for none. file: of the stacks. exception: recorded by the rank, "" for none. call: source line of the innermost frame. names:
-    ranks that did not answer, by the rank's last time-out message."""
+    """Evidence of one rank. state: as in /proc, GONE for a process that is gone. stack: of the main thread, one frame a line, the innermost
+    first, "" for none. file: path of the stacks. exception: recorded by the rank, "" for none. call: source line of the innermost frame.
+    names: ranks that did not answer, by the rank's last time-out message."""
 
     node: int
     state: str
@@ -38,8 +38,8 @@ class OfRank:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Evidence of all nodes. recorded: ranks named by flight recorders; behind: by NCCL's RAS; mute: ranks with silent
-    recorders. silent: nodes without an answer. failed: by node, why evidence was impossible."""
+    """Evidence of all nodes. recorded: ranks named by flight recorders. behind: ranks named by NCCL's RAS. mute: ranks with silent
+    recorders. silent: nodes without an answer. failed: reason why a node could collect nothing, by node."""
 
     ranks: Mapping[int, OfRank] = field(default_factory=dict)
     recorded: tuple[Missing, ...] = ()
@@ -50,7 +50,7 @@ class Gathered:
 
 
 class _Report(NamedTuple):
-    """Report of a node about one rank. unread: the recorder answered, and there was no time to read the answer."""
+    """Report of a node about one rank. unread: the recorder's dump exists, but was not read in time."""
 
     rank: OfRank
     standings: Mapping[str, flight.Standing] | None
@@ -58,7 +58,7 @@ class _Report(NamedTuple):
 
 
 class Gathering:
-    """Evidence number `number`, while nodes send it. planned: ranks by node; a node is believed for its own ranks."""
+    """Evidence number `number`, while nodes send their parts. planned: ranks by node; a node is believed about its own ranks only."""
 
     def __init__(self, number: int, planned: Mapping[int, Collection[int]]) -> None:
         self.number = number
@@ -70,8 +70,8 @@ class Gathering:
         self._failed: dict[int, str] = {}
 
     def hear(self, node: int, body: Mapping[str, Any]) -> bool:
-        """Take a message of a node. Return True once all nodes have sent all. Raises ValueError, TypeError or LookupError for a body of
-        another form."""
+        """Add a message of a node. Return True once all nodes have sent all their messages. Raises ValueError, TypeError or LookupError for
+        an invalid body."""
         folder = str(body["folder"])
         if body.get("failed"):
             self._failed[node] = str(body["failed"])[:MOST_TEXT]
@@ -80,25 +80,25 @@ class Gathering:
         reports, behind = self._reports.setdefault(node, {}), self._behind.setdefault(node, {})
         reports.update({int(rank): _report(node, folder, int(rank), fields) for rank, fields in body["ranks"].items()})
         for communicator, rank, operation, launched, most in body["behind"]:
-            what = f"it has launched {int(launched)} {operation} operations of communicator {communicator}, others {int(most)}"
-            behind[f"{communicator} {rank}"] = Missing((int(rank),), _shown(what[:MOST_TEXT]), join(folder, "ras.txt"))
+            text = f"it has launched {int(launched)} {operation} operations of communicator {communicator}, others {int(most)}"
+            behind[f"{communicator} {rank}"] = Missing((int(rank),), _shown(text[:MOST_TEXT]), join(folder, "ras.txt"))
         if not body["more"]:
             self._awaited.discard(node)
         return not self._awaited
 
     def gathered(self) -> Gathered:
-        may_speak = own(self._planned, self._reports)
+        is_believed = own(self._planned, self._reports)
         pairs = [
             (rank, report)
             for node, reports in self._reports.items()
             for rank, report in reports.items()
-            if 0 <= rank < MOST_RANKS and may_speak(node, rank)
+            if 0 <= rank < MOST_RANKS and is_believed(node, rank)
         ]
         known = dict(sorted(pairs, key=itemgetter(0)))
         folders = {rank: self._folders.get(report.rank.node, "") for rank, report in known.items()}
         groups = flight.stuck({rank: report.standings for rank, report in known.items() if report.standings is not None})
         behind = {
-            key: each for node, ranks in self._behind.items() for key, each in ranks.items() if may_speak(node, each.ranks[0])
+            key: each for node, ranks in self._behind.items() for key, each in ranks.items() if is_believed(node, each.ranks[0])
         }  # fmt: skip
         return Gathered(
             {rank: report.rank for rank, report in known.items()}, tuple(_recorded(groups, folders)),
@@ -112,29 +112,30 @@ def _report(node: int, folder: str, rank: int, fields: Mapping[str, Any]) -> _Re
     names = tuple(map(int, fields.get("names", ())[:MOST_NAMES]))
     file = join(folder, f"rank_{rank}.stacks.txt") if stack else ""
     standings = flight.from_json(fields["recorder"]) if fields["recorder"] else None
-    seen = OfRank(node, str(fields["state"])[:8], stack, file, _shown(exception), call, names)
-    return _Report(seen, standings, bool(fields.get("unread")))
+    of_rank = OfRank(node, str(fields["state"])[:8], stack, file, _shown(exception), call, names)
+    return _Report(of_rank, standings, bool(fields.get("unread")))
 
 
 def _recorded(groups: Sequence[flight.Stuck], folders: Mapping[int, str]) -> Iterator[Missing]:
-    """Yield the ranks that the first group with a name to give names: a rank that is held up there is missing in other groups too."""
+    """Yield the missing and differing ranks of the first group that has any. A rank held up there is missing in other groups too."""
     group = next((group for group in groups if group.missing or group.differing), None)
     if not group:
         return
     if group.missing:
-        yield Missing(group.missing, _shown(f"it has not come to {_place(group)}, where others wait"), folders.get(group.missing[0], ""))
-    others = _place(group) if group.op else f"something else, as {_number(group)}"
+        yield Missing(group.missing, _shown(f"it has not reached {_place(group)}, where others wait"), folders.get(group.missing[0], ""))
+    others = _place(group) if group.op else f"another operation, as {_number(group)}"
     for rank, operation in group.differing:
         yield Missing((rank,), _shown(f"it is in {operation}, where others are in {others}"), folders.get(rank, ""), differs=True)
 
 
 def _mute(groups: Sequence[flight.Stuck], known: Mapping[int, _Report], folders: Mapping[int, str]) -> Iterator[Missing]:
-    """Yield ranks that may be in a loop that lets no other thread run: another thread writes the dump."""
+    """Yield ranks with a silent recorder. The recorder writes its dump in a thread of its own, so a loop may block all threads of the
+    rank."""
     for group in groups:
         asked = [rank for rank in group.unknown if rank in known and known[rank].rank.state != GONE]
         if asked and not any(known[rank].unread for rank in asked) and len(asked) <= min(MOST_MUTE, len(group.waiting)):
-            what = f"its recorder gives no dump, where others wait in {_place(group)}"
-            yield Missing(tuple(asked), _shown(what), folders[asked[0]])
+            text = f"its flight recorder wrote no dump, while others wait in {_place(group)}"
+            yield Missing(tuple(asked), _shown(text), folders[asked[0]])
             return
 
 
@@ -147,5 +148,5 @@ def _number(group: flight.Stuck) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a text with names that programs have given, without secrets and on one line."""
+    """Return a text on one line and without secrets: it contains names that the program chose."""
     return showing.one_line(errors.reason(text))

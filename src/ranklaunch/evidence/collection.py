@@ -1,10 +1,10 @@
-"""Evidence of a running job: plugin of an attempt, for a collection on all nodes at once.
+"""Plugin of an attempt that collects evidence on all nodes at once.
 
-Evidence is taken when a hang is suspected, on request, or at a first failure that may be the fault of another rank: before the stop
-erases the other rank's state.
+Evidence is collected when a hang is suspected, on request, and at a first failure that may be the fault of another rank: before the
+stop destroys the state of that rank.
 
-Messages: any node tells node 0 "evidence" with the reason, and whether the job ends. Node 0 numbers the request and tells all nodes
-"evidence". Each node tells node 0 "taken", a few ranks a message.
+Messages: any node sends "evidence" to node 0, with the reason, and True for `ends` if the job ends. Node 0 numbers the request and sends
+"evidence" to all nodes. Each node sends "taken" to node 0, with a few ranks in each message.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ if TYPE_CHECKING:
     from ranklaunch.verdict.blame import Suspect
 
 TOPIC, TAKEN = "evidence", "taken"
-HEARS_S = 1.0  # wait for node 0's answer, before this node goes ahead alone
-READS_S = 0.05  # wait for the last output of a rank, in the file that its launcher keeps
-ANSWER_S = 2.0  # for reading the answer of the collector, once it begins
+HEARS_S = 1.0  # wait for node 0's answer, before this node begins alone
+READS_S = 0.05  # wait for the last output of a rank, in its launcher's log file
+ANSWER_S = 2.0  # most time for reading the collector's answer, once it begins
 RANKS_A_MESSAGE = 8
 GATHERS_S = EVIDENCE_S  # wait for all nodes
 
 
 class Taking(Companion):
-    """take() has evidence taken. Once all nodes have answered, or GATHERS_S is over, the hearers
-    of evidence among the attempt's companions get a Gathered."""
+    """Collection of evidence on all nodes, started by take(). When all nodes have answered, or after GATHERS_S, node 0 hands a
+    Gathered to the attempt's plugins with `hear_evidence`."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._began = time.time() - 60.0  # the attempt began a little earlier, and clocks of file systems may differ
+        self._began = time.time() - 60.0  # margin: the attempt began a little earlier, and clocks of file systems may differ
         self._number = 0
         self._collector: Apart | None = None
         self._go_on: Callable[[], None] | None = None
         self._folders: list[str] = []
-        self._at_stop = ""  # why evidence is taken before the stop
+        self._at_stop = ""  # reason for evidence before the stop, "" for none
         self._gathering: Gathering | None = None
         self._alone: Timer | None = None
-        self._held: list[Child] = []  # launchers that are stopped by SIGSTOP
+        self._held: list[Child] = []  # launchers halted by SIGSTOP
         self._holds_up = ""  # note on the ranks that held the others up
         attempt.nodes.hear(TOPIC, self.on_asked, at_node_0=True)
         attempt.nodes.hear(TOPIC, self.on_order)
@@ -71,17 +71,17 @@ class Taking(Companion):
         return self._collector is not None
 
     def take(self, why: str, ends: bool) -> None:
-        """Have evidence taken, as any node may ask. While some is being taken, a second request waits for that."""
+        """Request evidence, on any node. A request during a collection starts no second one. ends: True if the job ends."""
         body, muster = {"why": why[:500], "ends": ends}, self._attempt.plan.muster
         if not muster or muster.node == 0:
-            self.on_asked(0, body)  # at once: the next order may be that all stop
+            self.on_asked(0, body)  # at once, before an order to stop
         else:
             self._attempt.nodes.tell_node_0(TOPIC, body)
 
     # Messages
 
     def on_asked(self, node: int, body: Any) -> None:
-        """As node 0, number a request and order all nodes to take evidence."""
+        """As node 0, number a request and order all nodes to collect evidence."""
         if self.taking or self._gathering:
             return
         number, why, ends = self._number + 1, str(body["why"])[:500], bool(body.get("ends"))
@@ -97,7 +97,7 @@ class Taking(Companion):
             self._begin(number, str(body["why"]), bool(body.get("ends")))
 
     def on_taken(self, node: int, body: Any) -> None:
-        """As node 0, take a node's evidence of some of its ranks."""
+        """As node 0, add a node's evidence of some of its ranks."""
         gathering = self._gathering
         if gathering and gathering.number == body["number"] and gathering.hear(node, body):
             self._gather(gathering)
@@ -108,7 +108,7 @@ class Taking(Companion):
         self._take_if(self._suspicious(ending))
 
     def died(self, launcher: Child, rank: Watched) -> None:
-        """Stop a launcher by SIGSTOP until the evidence of its other ranks is taken: it would end them within 0.1 s."""
+        """Halt a launcher by SIGSTOP until the evidence of its other ranks is collected: it would end them within 0.1 s."""
         if self._at_stop or self._attempt.ending or launcher.held:
             return
         launcher.hold()
@@ -124,7 +124,7 @@ class Taking(Companion):
             self._let_go()
 
     def _take_if(self, why: str) -> bool:
-        """Have evidence taken for a reason, unless it was taken before. Return False without a reason."""
+        """Request evidence before the stop, once, if there is a reason. Return True if there is one."""
         if why and not self._at_stop:
             self._at_stop = why
             self._alone = self._attempt.loop.after(HEARS_S, self._go_alone)
@@ -138,7 +138,7 @@ class Taking(Companion):
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         if self._at_stop:
-            self._attempt.stopper.say_where()  # processes that are ended write their stacks
+            self._attempt.stopper.say_where()  # SIGABRT makes processes write their stacks
             for output in self._attempt.logs.by_rank.values():
                 output.hide_stacks()
         if self._has_all and not self._alone:
@@ -159,8 +159,11 @@ class Taking(Companion):
             folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
 
     def notes(self, ending: Ending, suspects: Sequence[Suspect]) -> tuple[str, ...]:
-        """Return a note on the ranks holding the job up, after a time-out. The reason of an alarm has this already. After other
-        failures a rank may be outside a collective because the broken connection is not noticed yet."""
+        """Return a note on the ranks that held the others up, after a time-out only.
+
+        After a hang the reason names these ranks already. After other failures, a rank outside a collective may only have not noticed
+        the broken connection yet.
+        """
         names = [suspect.culprit.error.name for suspect in suspects if suspect.culprit and suspect.culprit.error]
         timed_out = any(blame.TIMEOUT in name for name in (self._at_stop, *names))
         return (self._holds_up,) if self._holds_up and timed_out and not ending.hung else ()
@@ -176,7 +179,7 @@ class Taking(Companion):
     # Errors for which another rank may be to blame
 
     def _suspicious(self, ending: Ending) -> str:
-        """Return why another rank may be to blame, by the output of the rank that failed first; "" if the output blames nobody."""
+        """Return the reason why another rank may be to blame, by the output of the first failed rank; "" for none."""
         child = self._attempt.children.of_pid(ending.pid)
         if not child or child.role in UNJUDGED:
             return ""
@@ -189,20 +192,20 @@ class Taking(Companion):
         tail = output.tail if output else child.reader.output.tail if child.reader else b""
         tail = tail if failed or child.said is None else child.said
         error = judge.error_of_others(tail, self._attempt.plan)
-        return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
+        return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed with {error}"
 
     def _error_in_any(self) -> str:
-        """Return the first rank whose output blames another rank, with the error, "" for none; for a failure without a known rank."""
+        """Return the first rank with an output that blames another rank, and its error; "" for none. Used if the failed rank is unknown."""
         for rank, output in self._attempt.logs.by_rank.items():
             error = judge.error_of_others(output.tail, self._attempt.plan)
             if error:
-                return f"rank {rank} tells of {error}"
+                return f"rank {rank} reports {error}"
         return ""
 
     # Taking
 
     def _go_alone(self) -> None:
-        """Take evidence of this node alone: node 0 has not answered."""
+        """Collect evidence of this node alone: node 0 has not answered."""
         self._alone = None
         if not self.taking:
             self._begin(self._number + 1, self._at_stop, True)
@@ -215,7 +218,7 @@ class Taking(Companion):
             return
         self._number = number
         if ends and self._attempt.stopper.begun:
-            self._lack("its ranks were being ended already")
+            self._lack("its ranks were already being stopped")
             return
         self._at_stop = self._at_stop or (why if ends else "")
         try:
@@ -230,7 +233,7 @@ class Taking(Companion):
         plan, folder = self._attempt.plan, self._attempt.record.folder
         node = plan.job.node_index
         parent = folders.evidence(folder, node)
-        # The environment of ranks that have died, as far as it says where their dumps are.
+        # For ranks that have died: the variables with the places of their dumps.
         env = {**self._attempt.around.env, **{each.name: each.value for each in plan.recorders.variables}}
         return collector.Order(
             self._number, why, os.path.join(parent, str(self._number)), self._attempt.launchers.living(), env, self._began, room_in(parent),
@@ -241,7 +244,7 @@ class Taking(Companion):
         assert self._collector
         apart, self._collector = self._collector, None
         self._attempt.loop.forget(apart.readable)
-        answer = json.loads(apart.answer(ANSWER_S) or "null") or {"failed": "what takes it was ended before it was done"}
+        answer = json.loads(apart.answer(ANSWER_S) or "null") or {"failed": "the collector process ended without an answer"}
         if "failed" in answer:
             self._fail(answer["failed"])
         else:
@@ -251,29 +254,29 @@ class Taking(Companion):
         self._done()
 
     def _report(self, taken: Mapping[str, Any]) -> None:
-        """Tell people and node 0 of the evidence of this node."""
+        """Report the evidence of this node: an event, a line for people, and messages to node 0."""
         self._folders.append(taken["folder"])
         with_stacks = sum(bool(each["stack"]) for each in taken["ranks"].values())
         self._attempt.record.event(
             "evidence", number=taken["number"], why=taken["why"], folder=taken["folder"], bytes=taken["bytes"], seconds=taken["seconds"],
             ranks=len(taken["ranks"]), stacks=with_stacks,
         )  # fmt: skip
-        lacking = f", where not all of it could be written: {taken['unwritten']}" if taken["unwritten"] else ""
-        self._attempt.say(f"evidence taken in {taken['seconds']:g} s, since {taken['why']}: {taken['folder']}{lacking}")
+        lacking = f"; some files could not be written: {taken['unwritten']}" if taken["unwritten"] else ""
+        self._attempt.say(f"evidence taken in {taken['seconds']:g} s, because {taken['why']}: {taken['folder']}{lacking}")
         self._add_outputs(taken["ranks"])
         for message in messages(taken):
             try:
                 self._attempt.nodes.tell_node_0(TAKEN, message)
-            except (WireError, TypeError, ValueError):  # larger than a message can be: it is in the folder
+            except (WireError, TypeError, ValueError):  # too large for a message: the folder has all of it
                 self._attempt.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
 
     def _add_outputs(self, ranks: dict[str, Any]) -> None:
-        """Add what ranks printed: where their groups stand if there is no dump, and the ranks that did not answer."""
+        """Add facts from the ranks' outputs: the standings of ranks without a dump, and the ranks that did not answer."""
         plan = self._attempt.plan
         for rank, output in self._attempt.logs.by_rank.items():
             known = ranks.get(str(rank))
             text = output.tail.decode(errors="replace")
-            standing = flight.said(text) if not (known and known["recorder"]) else {}
+            standing = flight.standings_in_output(text) if not (known and known["recorder"]) else {}
             names = [each for each in _peers(text, plan) if each != rank]
             if standing or names:
                 recorder = {"recorder": flight.as_json(standing)} if standing else {}
@@ -289,7 +292,7 @@ class Taking(Companion):
 
     @property
     def _has_all(self) -> bool:
-        """Return True if evidence is complete: of this node, and on node 0 of all nodes, for the verdict names a rank by it."""
+        """Return True if the evidence is complete: of this node, and on node 0 of all nodes, because the verdict may name a rank by it."""
         return not self.taking and not self._gathering
 
     def _done(self) -> None:
@@ -313,10 +316,10 @@ class Taking(Companion):
 
 
 def _holds_up(gathered: Gathered, ranks: Sequence[int]) -> str:
-    """Return a note on the ranks that the evidence sets apart after a time-out. ranks: of the job.
+    """Return a note on the ranks that held the others up, by the evidence after a time-out; "" for none. ranks: of the job.
 
-    Only living ranks count: a dead rank had waited too, but maybe in another operation. One look at a rank shows
-    a stopped rank, not a stuck one: the rank may read a file just then.
+    Only living ranks count: a dead rank may have waited too, in another operation. A single sample can prove that a rank is
+    stopped (state T), but not that it is stuck: the rank may be reading a file at this moment.
     """
     living = {
         rank: suspicion.Known(rank, each.node, suspicion.STOPPED if each.state == suspicion.STOPPED else "?")

@@ -1,5 +1,5 @@
-"""Collector of one node's evidence, in a process apart from the supervisor. All that may take long is begun at once, and nothing is
-waited for longer than TAKE_S."""
+"""Collector of one node's evidence, in a process apart from the supervisor. Slow sources are started at the same time, and no wait
+exceeds TAKE_S."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from ranklaunch.processes.records import Records
 from ranklaunch.system import disk, tree
 from ranklaunch.system.bounded import Apart
 
-TAKE_S = 12.0  # in all; the rest of the 15 s of a stop is for messages between nodes
-APART_S = 2.0  # between two looks at the processes
-RESERVE_S = 2.0  # of TAKE_S, for the last files
-RECORDS_S = 1.0  # for reading records
+TAKE_S = 12.0  # limit of the whole collection; a stop has 15 s, and the rest is for messages between nodes
+APART_S = 2.0  # between two samples of the processes
+RESERVE_S = 2.0  # part of TAKE_S for the last files
+RECORDS_S = 1.0  # most time for reading records
 MOST_EXCEPTIONS = 64
-MOST_SOURCE = 4 << 20  # bytes of a source file in which a line is looked up
+MOST_SOURCE = 4 << 20  # bytes of a source file that are searched for a line
 MOST_CALL = 200  # characters of a source line
 
 
 @dataclass(frozen=True)
 class Order:
-    """Order to collect evidence. number: counts evidence. folder: to write into. ranks: processes of local ranks. env: of
-    tools, and of ranks with unknown environment. began: of the attempt, in seconds since 1970: older dumps are of other
-    attempts. left: bytes still allowed. own: all ranks of this node. records: folder of this node's records, "" for none."""
+    """Order to collect evidence. number: of the collection. folder: for the files. ranks: processes of local ranks. env: for
+    tools, and for ranks with unknown environment. began: start of the attempt, in seconds since 1970; older dumps are of
+    other attempts. left: bytes that may be written. own: all ranks of this node. records: folder of this node's records, ""
+    for none."""
 
     number: int
     why: str
@@ -49,12 +50,12 @@ class Order:
 
 
 def start(order: Order) -> Apart:
-    """Start the process. Its answer is JSON: as take() returns it, or {"failed": reason}. Raises OSError."""
+    """Start the collector process. Its answer is JSON: the value of take(), or {"failed": reason}. Raises OSError."""
     return Apart(partial(_answer, order))
 
 
 def _answer(order: Order) -> bytes:
-    signal.setitimer(signal.ITIMER_REAL, TAKE_S + 1.0)  # kills this process, whatever it waits for then
+    signal.setitimer(signal.ITIMER_REAL, TAKE_S + 1.0)  # SIGALRM then kills this process, even in a blocking call
     try:
         return json.dumps(take(order)).encode()
     except OSError as error:
@@ -100,7 +101,7 @@ class _Taking:
         return {**summary, "folder": self._folder.path, "bytes": self._folder.written, "unwritten": self._folder.failed}
 
     def _ask_tools(self, environments: Mapping[int, Mapping[str, str]]) -> dict[int, str]:
-        """Write the answers of processes, tools and the kernel. Return the stacks of the ranks."""
+        """Write the answers of processes, tools and the kernel. Return the stacks of the ranks, as text."""
         running = [*tools.device_tools(self._order.env)]
         spying = tools.py_spy(self._leaders.values(), self._order.env)
         asked = stack_signals.stacks(self._rank_of)
@@ -117,13 +118,13 @@ class _Taking:
         address = ras.address(next((env["NCCL_RAS_ADDR"] for env in environments.values() if "NCCL_RAS_ADDR" in env), ""))
         try:
             self._folder.write("ras.txt", tools.ras_report(address, tools.TOOL_S).encode())
-        except ConnectionRefusedError:  # mostly there is none
+        except ConnectionRefusedError:  # the usual case: no RAS
             pass
         except (OSError, ValueError) as error:
             self._notes.append(errors.reason(str(error)))
 
     def _write_stacks(self, *sources: Mapping[int, bytes]) -> dict[int, str]:
-        """Write a file for each process: the text of the first source that has one. Return the texts of the ranks' own processes."""
+        """Write a file for each process, from the first source with its stacks. Return the texts of the ranks' own processes."""
         texts: dict[int, str] = {}
         for pid, rank in self._rank_of.items():
             text = next((source[pid] for source in sources if source.get(pid)), b"")
@@ -143,7 +144,7 @@ class _Taking:
     def _add_dumps(
         self, ranks: dict[int, dict[str, Any]], environments: Mapping[int, Mapping[str, str]], poked: Sequence[int], since: float
     ) -> None:
-        """Wait for the dumps of recorders, collect them, and add where the ranks stand."""
+        """Wait for the dumps of flight recorders, copy them, and add the ranks' standings."""
         order, until = self._order, self._began + TAKE_S
         wanted = {rank: dumps.paths(environments.get(rank, order.env), rank) for rank in (*environments, *order.own)}
         uids = {os.geteuid(), *processes.accounts(self._leaders.values())}
@@ -152,7 +153,7 @@ class _Taking:
         for rank, of_rank in standings.items():  # a rank without a process may have dumped before it died
             ranks.setdefault(rank, {"pid": None, "state": GONE, "stack": []})["recorder"] = flight.as_json(of_rank)
         for rank in sorted(unread):
-            self._notes.append(f"there was no time to read what the recorder of rank {rank} has dumped")
+            self._notes.append(f"no time was left to read the flight recorder's dump of rank {rank}: see the file")
             if rank in ranks:
                 ranks[rank]["unread"] = True
 
@@ -165,9 +166,9 @@ class _Taking:
         return {"pid": pid, "state": state, "stack": [stacks.line(frame) for frame in frames], "call": call, "recorder": None}
 
     def _add_exceptions(self, ranks: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the exceptions recorded by processes of this node, the newest last. Add the ranks' own to `ranks`.
+        """Return the exceptions that processes of this node recorded, the newest last. Add the ranks' own to `ranks`.
 
-        A rank with an exception may be held by a thread or by an exit handler."""
+        A rank may still run after an exception, because of another thread or an exit handler."""
         records = list(Records(self._order.records).new(seconds=RECORDS_S)) if self._order.records else []
         heads = {record.process: rank_number(record.variables) for record in records if record.kind == RANK}
         heads.update({process: rank for rank, process in self._order.ranks.items()})
@@ -184,7 +185,8 @@ class _Taking:
         return listed
 
     def _behind(self) -> list[list[Any]]:
-        """Return the ranks of this node that NCCL's RAS names: it names processes, and may be of another job on this machine."""
+        """Return the ranks of this node that are behind by NCCL's RAS. Its report has pids and addresses, and may be about another job on
+        this machine."""
         try:
             with open(os.path.join(self._folder.path, "ras.txt"), encoding="utf-8", errors="replace") as file:
                 named = [each for each in ras.behind(file.read()) if each.pid in self._rank_of and tools.is_own(each.address)]
@@ -194,7 +196,8 @@ class _Taking:
 
 
 def _source(path: str, number: int) -> str:
-    """Return a source line, such as that of the innermost frame: a call of C has no frame of its own. "" if the file cannot be read."""
+    """Return a line of a source file; "" if the file cannot be read. The line of the innermost frame shows a call into C, which has no
+    frame of its own."""
     try:
         with open(disk.readable(path), "rb") as file:
             lines = file.read(MOST_SOURCE).split(b"\n", number)

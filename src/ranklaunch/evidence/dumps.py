@@ -20,13 +20,13 @@ from ranklaunch.evidence.folder import Folder
 # Variables with the stems of fifos, and of dumps.
 PIPES = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_HCCL_DEBUG_INFO_PIPE_FILE")
 FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
-STEADY_S = 0.3  # without another byte a dump is whole
-AGAIN_S = 3.0  # wait for a new dump of a rank with an older one: PyTorch ignores its fifo after the dump of a time-out
+STEADY_S = 0.3  # a dump is complete after this time without a new byte
+AGAIN_S = 3.0  # wait for a new dump of a rank with an older one: PyTorch ignores its fifo after a dump at a time-out
 LOOK_S = 0.05
 
 
 def poke(env: Mapping[str, str], rank: int) -> bool:
-    """Ask a rank for a dump. Return False if nobody reads the fifo: a dead rank gives no dump, so nothing is waited for."""
+    """Ask a rank for a dump. Return False if no process reads the fifo: a dead rank writes no dump."""
     asked = False
     for stem in filter(None, map(env.get, PIPES)):
         with contextlib.suppress(OSError, ValueError):
@@ -39,7 +39,7 @@ def poke(env: Mapping[str, str], rank: int) -> bool:
 
 
 def paths(env: Mapping[str, str], rank: int) -> list[str]:
-    """Return the places of a rank's dumps: as the variables say, else PyTorch's defaults."""
+    """Return the possible paths of a rank's dump: from the variables, else PyTorch's defaults."""
     cache = os.path.join(env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME", "/"), ".cache"), "torch")
     defaults = (f"{cache}/comm_lib_trace_rank_", f"{cache}/nccl_trace_rank_", "/tmp/nccl_trace_rank_", "/tmp/hccl_trace_rank_")
     return [f"{stem}{rank}" for stem in dict.fromkeys([*filter(None, map(env.get, FILES))] or defaults)]
@@ -48,10 +48,10 @@ def paths(env: Mapping[str, str], rank: int) -> list[str]:
 def wait_for(
     wanted: Mapping[int, list[str]], uids: Collection[int], began: float, since: float, deadline: float, lives: Callable[[int], bool]
 ) -> None:
-    """Wait until each rank that still lives has a new and whole dump; only AGAIN_S for a rank with an older one.
+    """Wait until each living rank has a new and complete dump. For a rank with an older dump, wait AGAIN_S only.
 
-    uids: accounts whose dumps count. began: begin of the job; since: from when a dump is new; both in seconds since 1970. deadline: in
-    monotonic seconds.
+    wanted: possible paths of the dumps, by rank. uids: owners of valid dumps. began: start of the job. since: a later dump is new. Both are
+    seconds since 1970. deadline: monotonic seconds.
     """
     steady: dict[int, tuple[list[tuple[int, int] | None], float]] = {}
     started = time.monotonic()
@@ -70,9 +70,9 @@ def wait_for(
 def collect(
     wanted: Mapping[int, Iterable[str]], uids: Collection[int], began: float, folder: Folder, deadline: float
 ) -> tuple[dict[int, dict[str, flight.Standing]], set[int]]:
-    """Copy the dumps since the job began. Return where the ranks stand, and the ranks whose dumps there was no time to read.
+    """Copy the dumps since the job began. Return the standings of the ranks, and the ranks with a dump that was not read in time.
 
-    began: in seconds since 1970. deadline: in monotonic seconds.
+    began: seconds since 1970. deadline: monotonic seconds.
     """
     copies: list[tuple[int, str]] = []
     for rank, candidates in wanted.items():
@@ -82,7 +82,7 @@ def collect(
                 copies.append((rank, os.path.join(folder.path, name)))
     standings: dict[int, dict[str, flight.Standing]] = {}
     unread: set[int] = set()
-    for rank, path in copies:  # all are copied first
+    for rank, path in copies:  # read after all copies are made: reading may exceed the deadline
         try:
             with open(path, "rb") as file:
                 standings[rank] = flight.standings(file.read(), partial(_is_over, deadline))
@@ -98,7 +98,7 @@ def _is_over(deadline: float) -> bool:
 
 
 def _state(path: str, uids: Collection[int], since: float) -> tuple[int, int] | None:
-    """Return size and time of a file of one of these accounts that is neither empty nor too old; else None."""
+    """Return size and mtime of a file; None if the file is empty, older than `since`, or owned by another account."""
     try:
         status = os.lstat(path)
     except OSError:

@@ -1,10 +1,10 @@
-"""Flight recorders: from their dumps to the ranks for which a collective waits.
+"""Analysis of flight recorders' dumps: the ranks for which a collective waits.
 
-Each rank records the collectives entered so far, numbered within their group. A group stands at the lowest number entered, and not
-finished, by any rank. Members before this number are missing, and members with another operation at this number are wrong.
+Each rank records the collectives that it has entered, numbered within their group. A group stands at the lowest number that any rank
+has entered but not finished. Members that have not reached this number are missing; members in another operation at this number differ.
 
-Source of the form: PyTorch's torch/csrc/distributed/c10d/FlightRecorder.hpp and torch/distributed/flight_recorder, versions 2.0 to
-2.10 of the dump; torch_npu writes the same.
+Source of the format: PyTorch's torch/csrc/distributed/c10d/FlightRecorder.hpp and torch/distributed/flight_recorder, versions 2.0 to
+2.10 of the dump; torch_npu writes the same format.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Any, NamedTuple
 
 from ranklaunch.evidence import pickles
 
-# Operations for which all ranks must give tensors of the same sizes; for others, such as all_to_all, the sizes may differ.
+# Operations that need tensors of the same sizes on all ranks; for other operations, such as all_to_all, the sizes may differ.
 _SAME_SIZES = re.compile("all_?reduce|broadcast|_?all_?gather(_base|_into_tensor)?|_?reduce_scatter(_base|_tensor)?|reduce")
-# Message of a rank's watchdog about a group when a collective has timed out, there or on another rank (ProcessGroupNCCL.cpp).
+# Message of a rank's watchdog about a group after the time-out of a collective, on this or another rank (ProcessGroupNCCL.cpp).
 _STATUS = re.compile(
     r"\[PG ID [0-9]{1,6} PG GUID (?P<group>[0-9]{1,20})\((?P<description>[^()\n]{0,100})\) Rank [0-9]{1,7}\] .{0,300}?"
     r"[Ll]ast enqueued (?:NCCL )?work: (?P<entered>[0-9]{1,18}), last completed (?:NCCL )?work: (?P<done>[0-9]{1,18})"
 )
-# Names of operations in dumps and watchdogs, without case and underscores; the longer ones first.
+# Names of operations in dumps and watchdogs, in lower case without underscores; the longer ones first.
 _FAMILY = re.compile("reducescatter|allreduce|allgather|alltoall|broadcast|barrier|gather|scatter|reduce")
 _OPERATION = r"WorkNCCL\(SeqNum={number}, OpType=([A-Z_]{{1,40}}),"
 MOST_GROUPS = 64
-MOST_MEMBERS = 64  # of a group, told in a message
+MOST_MEMBERS = 64  # of a group, in a message
 MOST_TEXT = 200
 
 
 class Standing(NamedTuple):
-    """Place of one rank in one group. done, entered: the last finished, and the last entered collective; 0 for none. at: the lowest
-    collective entered and not finished, 0 for none; op, sizes: of this collective."""
+    """Place of one rank in one group. done: number of the last finished collective, 0 for none. entered: number of the last entered
+    collective. at: the lowest number entered but not finished, 0 for none. op, sizes: of this collective."""
 
     done: int
     entered: int
@@ -48,7 +48,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Stuck:
-    """A waiting group. at: number of the collective. op: operation of most members there, "" without a majority. missing: members that
+    """Group that waits. at: number of the collective. op: operation of most members there, "" without a majority. missing: members that
     have not entered the collective. differing: members in another operation there, with the operation; all of them if op is "".
     unknown: members without a dump."""
 
@@ -63,21 +63,21 @@ class Stuck:
 
 
 def standings(dump: bytes, is_late: Callable[[], bool] = bool) -> dict[str, Standing]:
-    """Return where a rank stands, by group. Raises ValueError for other data, and TimeoutError as pickles.plain does."""
+    """Return the standings of a rank, by group. Raises ValueError for other data, and TimeoutError like pickles.plain."""
     content = pickles.plain(dump, is_late)
     if not isinstance(content, dict) or not isinstance(content.get("entries"), (list, tuple)):
-        msg = "no dump of a flight recorder"
+        msg = "not a dump of a flight recorder"
         raise ValueError(msg)
     entries: dict[str, list[Mapping[str, Any]]] = {}
     for entry in content["entries"]:
         name = _group(entry)
         if name and _sequence_number(entry):
             entries.setdefault(name, []).append(entry)
-    return {name: _standing(content, name, own_entries) for name, own_entries in list(entries.items())[:MOST_GROUPS]}
+    return {name: _standing(content, name, of_group) for name, of_group in list(entries.items())[:MOST_GROUPS]}
 
 
-def said(text: str) -> dict[str, Standing]:
-    """Return where a rank stands by its output, if there is no dump."""
+def standings_in_output(text: str) -> dict[str, Standing]:
+    """Return the standings of a rank by its watchdog's messages, for a rank without a dump."""
     by_group = {}
     for status in _STATUS.finditer(text):
         done, entered = int(status["done"]), int(status["entered"])
@@ -89,25 +89,25 @@ def said(text: str) -> dict[str, Standing]:
 
 
 def stuck(ranks: Mapping[int, Mapping[str, Standing]]) -> list[Stuck]:
-    """Return the groups that wait: groups with named ranks first, the smallest first, since a rank held up in one group is missing in
-    further groups too. ranks: all known ranks of a job."""
+    """Return the groups that wait: groups with missing or differing ranks first, then by size, the smallest first. A rank that is held up
+    in a small group is missing in larger groups too. ranks: standings of all known ranks of a job."""
     names = dict.fromkeys(name for of_rank in ranks.values() for name in of_rank)
     groups = [each for name in names for each in _stuck(name, ranks)]
     return sorted(groups, key=_order)
 
 
 def _order(group: Stuck) -> tuple[bool, int, str]:
-    """Return the place of a group in messages: groups that name ranks first, then small ones."""
+    """Return the sort key of a group: groups with missing or differing ranks first, then by size."""
     return not (group.missing or group.differing), len(group.waiting) + len(group.missing), group.group
 
 
 def as_json(of_rank: Mapping[str, Standing]) -> dict[str, Any]:
-    """Return the places in a short form, for a message: large groups without their members."""
+    """Return standings for a message; large groups are without their members."""
     return {name: [*each._replace(members=each.members if len(each.members) <= MOST_MEMBERS else ())] for name, each in of_rank.items()}
 
 
 def from_json(content: Any) -> dict[str, Standing]:
-    """Return the places that another node has sent, without those of another form."""
+    """Return the standings in another node's message. Invalid ones are left out."""
     result = {}
     for name, fields in content.items() if isinstance(content, dict) else ():
         if isinstance(name, str) and isinstance(fields, list) and len(fields) == 7 and all(type(n) is int for n in fields[:3]):
@@ -124,7 +124,7 @@ def _stuck(name: str, ranks: Mapping[int, Mapping[str, Standing]]) -> Iterator[S
         return
     waiting = {rank: standing for rank, standing in here.items() if standing.at == at}
     members = next((standing.members for standing in here.values() if standing.members), ())
-    without = [rank for rank in members if rank not in here]  # they know of no collective of this group
+    without = [rank for rank in members if rank not in here]  # members without a collective of this group
     most = _most(Counter(map(_entered, waiting.values())))
     missing = [*(rank for rank, standing in here.items() if standing.entered < at), *(rank for rank in without if rank in ranks)]
     yield Stuck(
@@ -136,10 +136,10 @@ def _stuck(name: str, ranks: Mapping[int, Mapping[str, Standing]]) -> Iterator[S
 def _differing(waiting: Mapping[int, Standing], most: _Entered | None) -> Iterator[tuple[int, str]]:
     for rank, standing in waiting.items():
         if not (most and _agree(_entered(standing), most)):
-            yield rank, _told(standing)
+            yield rank, _operation_text(standing)
 
 
-_Entered = tuple[str, str, bool]  # an operation, its sizes where they must be the same, and whether sizes are known
+_Entered = tuple[str, str, bool]  # an operation, its sizes if they must be the same, and True for known sizes
 
 
 def _entered(standing: Standing) -> _Entered:
@@ -147,14 +147,15 @@ def _entered(standing: Standing) -> _Entered:
 
 
 def _most(waiting: Mapping[_Entered, int]) -> _Entered | None:
-    """Return an operation with which more than half of the ranks agree, one with sizes first. waiting: ranks in each operation."""
+    """Return the operation on which more than half of the ranks agree, preferably one with sizes; None without a majority. waiting: number
+    of ranks in each operation."""
     often = sorted(waiting, key=lambda each: (not each[2], -waiting[each]))[:MOST_GROUPS]
     total = sum(waiting.values())
     return next((each for each in often if 2 * sum(n for other, n in waiting.items() if _agree(each, other)) > total), None)
 
 
 def _agree(one: _Entered, other: _Entered) -> bool:
-    """True if two operations may be the same: watchdogs print no sizes, and have names of their own."""
+    """True if two operations may be the same. Watchdogs print no sizes, and use other names than dumps."""
     if one[2] and other[2]:
         return one == other
     families = {match[0] for op, *_ in (one, other) if (match := _FAMILY.search(op.lower().replace("_", "")))}
@@ -166,8 +167,8 @@ def _standing(content: Mapping[str, Any], name: str, entries: list[Mapping[str, 
     done = max(
         done, _completed(content, {str(identifier) for entry in entries if isinstance(identifier := entry.get("pg_id"), (str, int))})
     )
-    left = [entry for entry in entries if _sequence_number(entry) > done]
-    first = min(left, key=_sequence_number, default=None)
+    unfinished = [entry for entry in entries if _sequence_number(entry) > done]
+    first = min(unfinished, key=_sequence_number, default=None)
     entered = max(map(_sequence_number, entries))
     members, description = _members(content, name), _text(entries[0]["process_group"][-1])
     if first is None:
@@ -181,7 +182,7 @@ def _sequence_number(entry: Mapping[str, Any]) -> int:
 
 
 def _completed(content: Mapping[str, Any], ids: set[str]) -> int:
-    """Return the last completed collective by the status of the group: gloo marks no entry as completed."""
+    """Return the last completed collective by the group's status. gloo needs this, because it marks no entry as completed."""
     status = content.get("pg_status")
     states = [status.get(each) for each in ids] if isinstance(status, dict) else []
     return max((_number(each, "last_completed_collective") for each in states if isinstance(each, dict)), default=0)
@@ -217,7 +218,7 @@ def _text(value: Any) -> str:
 
 
 def _as_text(sizes: Any) -> str:
-    """Return sizes as text, such as [[4], [2, 3]]; "" for another form."""
+    """Return sizes as text, such as [[4], [2, 3]]; "" for invalid ones."""
     usable = isinstance(sizes, (list, tuple)) and len(sizes) < 100
     rows = [[n for n in row if type(n) is int][:16] for row in sizes if isinstance(row, (list, tuple))] if usable else []
     return str(rows)[:MOST_TEXT] if rows else ""
@@ -228,7 +229,7 @@ def _op(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def _told(standing: Standing) -> str:
+def _operation_text(standing: Standing) -> str:
     return f"{_op(standing.op)} of {standing.sizes}" if _sizes(standing) else _op(standing.op)
 
 

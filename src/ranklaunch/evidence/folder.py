@@ -1,4 +1,4 @@
-"""Folders of evidence and of recorders: for this account alone, and of limited size."""
+"""Folders of evidence and of flight recorders: private to this account, and of limited size."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ranklaunch.plan.model import Recorders
 from ranklaunch.supervise.record import Record, bequeath, make_private
 from ranklaunch.system import disk
 
-MOST_BYTES = 50 * 1024 * 1024  # of a node, in all that is kept
-KEPT_LAST = 5  # of many times that evidence is taken, beside the first
+MOST_BYTES = 50 * 1024 * 1024  # of all kept evidence of a node
+KEPT_LAST = 5  # newest collections that are kept, besides the first
 
 
 class Folder:
-    """left: bytes that may still be written. failed: why a file could not be written, "" for none."""
+    """Folder for one collection. left: bytes that may still be written. failed: reason for the first unwritten file, "" for none."""
 
     def __init__(self, path: str, left: int = MOST_BYTES) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Folder:
         self.failed = ""
 
     def make(self) -> None:
-        """Raises OSError."""
+        """Make the folder and its parents. Raises OSError."""
         parent = os.path.dirname(self.path)
         for folder in (os.path.dirname(parent), parent, self.path):
             with contextlib.suppress(FileExistsError):
@@ -37,7 +37,7 @@ class Folder:
             _make_private(folder)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write as much as there is room for."""
+        """Write a file, cut at the bytes that are left."""
         data = data[: self.left]
         if not data:
             return
@@ -53,7 +53,7 @@ class Folder:
         self.write(name, json.dumps(value, indent=1).encode() + b"\n")
 
     def copy(self, source: str, name: str) -> bool:
-        """Copy a regular file. Return False if there is nothing to copy."""
+        """Copy a regular file. Return False for an empty file or none."""
         try:
             fd = disk.own(source)
         except (OSError, disk.NotRegularError):
@@ -65,13 +65,13 @@ class Folder:
 
 
 def reason(error: Exception) -> str:
-    """Return the system's words for an error, if it has some."""
+    """Return the system's text for an error, or the error's own."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
 def _make_private(folder: str) -> None:
-    """Set the mode of a folder that the umask or a former start has made otherwise. Some mounts, of object stores above all, have fixed
-    modes. Raises OSError for another account's folder."""
+    """Make a folder private, whatever mode the umask or an earlier start gave it. Mounts with fixed modes (object stores) are accepted.
+    Raises OSError for another account's folder."""
     try:
         os.chmod(folder, 0o700)
     except OSError:
@@ -80,12 +80,12 @@ def _make_private(folder: str) -> None:
 
 
 def room_in(parent: str) -> int:
-    """Remove older evidence below a folder. Return the number of bytes that may still be written."""
+    """Remove older collections below a folder. Return the number of bytes that may still be written."""
     names: list[str] = []
     with contextlib.suppress(OSError):
         names = os.listdir(parent)
-    taken = sorted(each for each in map(number, names) if each is not None)
-    for each in taken[1:-KEPT_LAST]:
+    collections = sorted(each for each in map(number, names) if each is not None)
+    for each in collections[1:-KEPT_LAST]:
         shutil.rmtree(os.path.join(parent, str(each)), ignore_errors=True)
     return max(0, MOST_BYTES - _size(parent))
 
@@ -102,10 +102,10 @@ def _size(folder: str) -> int:
 
 @contextlib.contextmanager
 def kept(recorders: Recorders, record: Record) -> Iterator[dict[str, str]]:
-    """Make the folder for the dumps of recorders until they become evidence. Remove the folder at the end.
+    """Make the folder for dumps of flight recorders, and remove it at the end.
 
-    Yield the variables for processes. PyTorch ends a rank if its fifo cannot be made, so one is tried first. No job fails
-    for want of a recorder.
+    Yield the variables for processes. PyTorch ends a rank if its fifo cannot be made, so a fifo is tried first. Without it, the
+    variables are left out and the job runs without recorders.
     """
     values = {each.name: each.value for each in recorders.variables}
     without = {name for name, value in values.items() if value.startswith(f"{recorders.folder}/")}

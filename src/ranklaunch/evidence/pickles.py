@@ -1,8 +1,8 @@
 """Safe reader of pickles with plain values: None, bool, numbers, str, bytes, lists, tuples and dicts. Flight recorders dump such
 pickles.
 
-Anybody with write access to a job's folder can put a pickle there, and Python's unpickler obeys a pickle: it imports, calls and
-allocates. This reader takes the opcodes apart with pickletools, imports and calls nothing, and makes at most MOST_VALUES values.
+Anybody with write access to a job's folder can put a pickle there, and Python's unpickler would import, call and allocate as the pickle
+says. This reader decodes the opcodes with pickletools, imports and calls nothing, and makes at most MOST_VALUES values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 MOST_BYTES = 32 * 1024 * 1024
-MOST_VALUES = 4_000_000  # opcodes. A dump of 2,000 collectives with their stacks has some hundred thousand
-_BETWEEN_LOOKS = 1024  # opcodes between two looks at the clock
+MOST_VALUES = 4_000_000  # opcodes; a dump of 2,000 collectives with their stacks has several hundred thousand
+_BETWEEN_LOOKS = 1024  # opcodes between two calls of is_late
 _KEYS = (str, bytes, int, float, type(None))
 _PUSHED = {
     "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
@@ -28,19 +28,19 @@ _IGNORED = {"PROTO", "FRAME", "STOP"}
 
 
 def plain(data: bytes, is_late: Callable[[], bool] = bool) -> Any:
-    """Return the value of a pickle. is_late: returns True once the time is over.
+    """Return the value of a pickle. is_late: returns True after the deadline.
 
-    Raises ValueError for other than plain values, a part of a pickle, or one that is too large; and TimeoutError if it is late.
+    Raises ValueError for other values, an incomplete pickle, or one that is too large. Raises TimeoutError after the deadline.
     """
     if len(data) > MOST_BYTES:
-        msg = f"{len(data)} bytes, more than the {MOST_BYTES} that are read"
+        msg = f"a pickle of {len(data)} bytes, more than the limit of {MOST_BYTES}"
         raise ValueError(msg)
     try:
         with catch_warnings():
-            simplefilter("ignore")  # Python warns of escapes that are none, in names of a damaged pickle
+            simplefilter("ignore")  # Python warns of invalid escapes in a damaged pickle
             return _Machine().value(data, is_late)
     except (IndexError, KeyError, TypeError, ValueError) as error:
-        msg = f"no pickle of plain values: {type(error).__name__}: {error}"
+        msg = f"not a pickle of plain values: {type(error).__name__}: {error}"
         raise ValueError(msg) from None
 
 
@@ -61,7 +61,7 @@ class _Machine:
                 raise ValueError(msg)
             self._do(opcode.name, argument)
         if self._marked or len(self._stack) != 1:
-            msg = "more than one"
+            msg = "not exactly one value"
             raise ValueError(msg)
         return self._stack[0]
 
@@ -85,7 +85,7 @@ class _Machine:
             self._gather(name)
 
     def _gather(self, name: str) -> None:
-        """Make one value of several, or add several to one."""
+        """Make a tuple of values from the stack, or add values to a list or dict."""
         if name == "TUPLE":
             self._stack.append(tuple(self._since_mark()))
         elif name in ("APPEND", "APPENDS"):
@@ -94,7 +94,7 @@ class _Machine:
         elif name in ("SETITEM", "SETITEMS"):
             items = self._pop(2) if name == "SETITEM" else self._since_mark()
             keys, values = items[::2], items[1::2]
-            # The hash of a tuple within tuples may take for ever.
+            # No tuples as keys: the hash of deeply nested tuples may take forever.
             if len(keys) != len(values) or not all(isinstance(key, _KEYS) for key in keys):
                 raise TypeError(name)
             self._last(dict).update(zip(keys, values))

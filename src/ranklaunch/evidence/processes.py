@@ -1,4 +1,4 @@
-"""State of processes by the kernel: running or waiting, and for what."""
+"""State of processes, from /proc: CPU time, memory, and waits in the kernel."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ranklaunch.system import tree
 
 MOST_PROCESSES = 1024  # of a node
 MOST_THREADS = 64  # of a process
-MOST_DESCRIPTORS = 256
-MOST_BYTES = 16384  # of a file of /proc
+MOST_DESCRIPTORS = 256  # of a process
+MOST_BYTES = 16384  # of a file in /proc
 _STATUS = ("State", "PPid", "TracerPid", "Threads", "VmRSS", "VmSwap", "SigBlk", "SigIgn", "SigCgt")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def of_ranks(ranks: Mapping[int, tree.Identity]) -> dict[int, list[int]]:
-    """Return the pids of each rank's process tree, the rank's own first."""
+    """Return the pids of each rank's process tree, the rank's own first; at most MOST_PROCESSES in all, but one for each rank."""
     result = {rank: [process.pid, *(each.pid for each in tree.descendants(process.pid))] for rank, process in ranks.items()}
-    left = MOST_PROCESSES
+    room = MOST_PROCESSES
     for rank, pids in result.items():
-        result[rank] = pids[: max(1, left)]
-        left -= len(result[rank])
+        result[rank] = pids[: max(1, room)]
+        room -= len(result[rank])
     return result
 
 
 def described(pid: int) -> dict[str, Any]:
-    """Return command and descriptors of a process, which stay the same between two samples."""
+    """Return command and descriptors of a process: facts that two samples share."""
     words = tree.read(f"/proc/{pid}/cmdline", MOST_BYTES).split(b"\0")[:-1]
     descriptors = {}
     for name in _numbers(f"/proc/{pid}/fd")[:MOST_DESCRIPTORS]:
@@ -46,13 +46,13 @@ def sample(pids: Iterable[int]) -> dict[int, dict[str, Any]]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Return the environment with which a process was started. It is never written down."""
+    """Return the environment at the start of a process. Never write it into evidence: it may have secrets."""
     words = tree.read(f"/proc/{pid}/environ", 1 << 20).split(b"\0")
     return dict(os.fsdecode(word).split("=", 1) for word in words if b"=" in word)
 
 
 def accounts(pids: Iterable[int]) -> Iterator[int]:
-    """Yield the user ids of processes that live."""
+    """Yield the user ids of living processes."""
     for pid in pids:
         try:
             yield os.stat(f"/proc/{pid}").st_uid
@@ -80,7 +80,7 @@ def _thread(folder: str, name: str) -> dict[str, str]:
 
 
 def _waits(folder: str) -> dict[str, str]:
-    """Return what a process or thread waits for in the kernel."""
+    """Return the kernel function and the system call in which a process or thread waits."""
     return {name: tree.read(f"{folder}/{name}", MOST_BYTES).decode(errors="replace").strip() for name in ("wchan", "syscall")}
 
 
@@ -90,7 +90,7 @@ def _pairs(path: str) -> dict[str, str]:
 
 
 def _numbers(folder: str) -> list[str]:
-    """Return the names in a folder of /proc, in the order of their numbers."""
+    """Return the names in a folder of /proc, sorted as numbers."""
     try:
         return sorted(os.listdir(folder), key=int)
     except (OSError, ValueError):

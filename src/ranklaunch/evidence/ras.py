@@ -1,8 +1,8 @@
-"""Report of NCCL's RAS service: the ranks that have fallen behind.
+"""Parser of reports of NCCL's RAS service: the ranks that have launched fewer operations than others.
 
-Source of the protocol and of the form: NCCL's src/ras/client.cc and src/ras/client_support.cc (2.24 to 2.28). A client sends
+Source of the protocol and of the format: NCCL's src/ras/client.cc and src/ras/client_support.cc (2.24 to 2.28). A client sends
 "CLIENT PROTOCOL n", gets "SERVER PROTOCOL n", sends "TIMEOUT s", gets "OK", sends "VERBOSE STATUS", and gets a report up to the end
-of the connection. The report is text: JSON (SET FORMAT json) is new in 2.28, and all versions have text.
+of the connection. The report is read as text, because all versions have it; JSON (SET FORMAT json) is new in 2.28.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PROCESS = re.compile(r"managed by process ([0-9]{1,10}) on node (\S{1,100})")
 
 @dataclass(frozen=True)
 class Behind:
-    """A rank of a communicator, by its number there, that has launched fewer operations than others. pid, address: of its process, 0 and
-    "" if the report lacks them."""
+    """Rank of a communicator that has launched fewer operations than others. rank: its number in the communicator. pid, address: of its
+    process, 0 and "" if the report lacks them."""
 
     communicator: str
     rank: int
@@ -41,7 +41,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def behind(report: str) -> list[Behind]:
-    """Return the ranks that have launched fewer operations than the most of their communicator, as far as the report lists them."""
+    """Return the listed ranks that have launched fewer operations than the highest count of their communicator."""
     result: list[Behind] = []
     communicator, block = "", _Block("")
     for line in [*report.splitlines(), ""]:
@@ -57,7 +57,7 @@ def behind(report: str) -> list[Behind]:
 
 @dataclass
 class _Block:
-    """Lines of a report about one operation of a communicator. listed: count of the ranks that further lines list."""
+    """Lines of a report about one operation of a communicator. listed: operations launched by the ranks in the following lines."""
 
     operation: str
     listed: int = 0

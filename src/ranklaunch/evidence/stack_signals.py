@@ -1,8 +1,8 @@
 """Python stacks of processes, requested by signals.
 
-`stacks` asks processes without ending them: by the real-time signal with a handler of ranklaunch.rankside. `Aborts`
-ends processes due to end anyway: by SIGABRT. Python's faulthandler writes the stacks of all threads first, also while C
-code holds the GIL.
+`stacks` asks processes without ending them, by a real-time signal whose handler ranklaunch.rankside installs. `Aborts` sends
+SIGABRT to processes that must end anyway. In both cases Python's faulthandler writes the stacks of all threads, also while
+C code holds the GIL.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections.abc import Iterable
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Hearing, catches
 
-NAME = "/memfd:ranklaunch-stacks"
+NAME = "/memfd:ranklaunch-stacks"  # unnamed file for the answer, as in /proc/PID/fd
 SIGNAL = 59
-QUIET_S = 0.2  # without another byte, after the first: the answer is whole
-ANSWERS_S = 2.0  # for all answers: a process that is stopped, or stuck in the kernel, gives none
+QUIET_S = 0.2  # an answer is complete after this time without a new byte
+ANSWERS_S = 2.0  # wait for all answers: a process that is stopped, or stuck in the kernel, does not answer
 LOOK_S = 0.02
 MOST_BYTES = 1 << 20  # of one process
 
 
 def stacks(pids: Iterable[int]) -> dict[int, bytes]:
-    """Return the answer of each process. Processes that cannot be asked, or do not answer, are left out."""
+    """Return the stacks of each process, by pid. Processes that cannot be asked, or do not answer, are left out."""
     asked = [each for each in map(_ask, pids) if each]
     deadline = time.monotonic() + ANSWERS_S
     while time.monotonic() < deadline and sum(each.done(time.monotonic()) for each in asked) < len(asked):
@@ -35,7 +35,7 @@ def stacks(pids: Iterable[int]) -> dict[int, bytes]:
 
 
 class Asked:
-    """Process with a request for its stacks. path: the file in its memory for the answer."""
+    """Process with a request for its stacks. path: of the file for the answer, in /proc."""
 
     def __init__(self, pid: int, path: str) -> None:
         self.pid = pid
@@ -63,7 +63,7 @@ class Asked:
 
 
 def _ask(pid: int) -> Asked | None:
-    """Ask a process that still has both the file and the handler: another one would die of the signal, or write elsewhere."""
+    """Ask a process that still has both the file and the handler. Without the handler the signal would kill the process."""
     path = _file(pid)
     if not path or not catches(pid, SIGNAL):
         return None
@@ -81,17 +81,17 @@ def _file(pid: int) -> str:
 
 
 class Aborts:
-    """told: processes that were sent SIGABRT. No core is dumped."""
+    """Sender of SIGABRT, without core dumps. told: processes that were sent SIGABRT."""
 
     def __init__(self) -> None:
         self.told: set[tree.Identity] = set()
 
     def end(self, rank: tree.Identity) -> bool:
-        """End a rank, or the processes in it if it is a shell. Return True if one catches the signal."""
+        """End a rank, or the programs that it runs if it is a shell. Return True if a process catches the signal."""
         return sum(map(self._end, Hearing(signal.SIGABRT).of(rank))) > 0
 
     def end_all(self, processes: Iterable[tree.Identity]) -> bool:
-        """End the processes that were not sent the signal yet. Return True if one catches it."""
+        """End the processes that were not sent the signal yet. Return True if one of them catches the signal."""
         return sum(self._end(process) for process in processes if process not in self.told) > 0
 
     def _end(self, process: tree.Identity) -> bool:
@@ -106,7 +106,7 @@ class Aborts:
 
 
 def _dump_no_core(pid: int) -> None:
-    """Neither to a file, for which there may be no room, nor to a program of the host, which ignores limits."""
+    """Prevent a core dump: to a file by the limit, to a program of the host (which ignores the limit) by the filter."""
     with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError), open(f"/proc/{pid}/coredump_filter", "w", encoding="ascii") as file:

@@ -1,6 +1,6 @@
-"""Python stacks: from the texts of faulthandler and py-spy to threads and frames.
+"""Parser of Python stacks, as faulthandler and py-spy print them.
 
-Sources of the forms: Python's page "faulthandler", and the output of `py-spy dump` of py-spy's README.
+Sources of the formats: Python's page "faulthandler", and `py-spy dump` in py-spy's README.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-MOST_FRAMES = 20  # innermost, of a thread
-_LATER = r"(?: \[(?P<name>[^\]\n]{0,64})\])?"  # the name of a thread, since Python 3.14
-_OF_FAULTHANDLER = re.compile(rf"^(?:Current thread|Thread) 0x[0-9a-f]+{_LATER} ?\(most recent call first\):")
+MOST_FRAMES = 20  # innermost frames of a thread
+_THREAD_NAME = r"(?: \[(?P<name>[^\]\n]{0,64})\])?"  # since Python 3.14
+_OF_FAULTHANDLER = re.compile(rf"^(?:Current thread|Thread) 0x[0-9a-f]+{_THREAD_NAME} ?\(most recent call first\):")
 _STACK_ALONE = re.compile(r"^Stack \(most recent call first\):")
 _OF_PY_SPY = re.compile(r'^Thread (?:0x)?[0-9A-Fa-f]+ \([^)\n]{1,32}\)(?:: "(?P<name>[^"\n]{0,200})")?')
 _FRAME = re.compile(r'^ {2}File "(?P<file>[^"\n]{1,500})", line (?P<line>[0-9]{1,9}) in (?P<function>.{1,200})')
 _FRAME_OF_PY_SPY = re.compile(r"^ {4}(?P<function>.{1,200}) \((?P<file>[^()\n]{1,500}):(?P<line>[0-9]{1,9})\)$")
-_SHUTDOWN, _BOOTSTRAP = "_shutdown", "_bootstrap"  # outermost frames in Python's threading: of a main thread at its exit, of other threads
+_SHUTDOWN, _BOOTSTRAP = "_shutdown", "_bootstrap"  # outermost frames in Python's threading: of the main thread at exit, of other threads
 _JOINS = (_SHUTDOWN, "join", "_wait_for_tstate_lock")
 FATAL = "Fatal Python error: "
 
@@ -29,7 +29,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Thread:
-    """frames: innermost first."""
+    """Thread with its stack. frames: innermost first."""
 
     name: str
     frames: tuple[Frame, ...]
@@ -49,16 +49,16 @@ def threads(text: str) -> list[Thread]:
 
 
 def main(text: str) -> tuple[Frame, ...]:
-    """Return the main thread's frames: the thread of this name, else the last one, as faulthandler has the newest first. If
-    the main thread waits for other threads at its exit, return the awaited thread's frames."""
+    """Return the main thread's frames: of the thread MainThread, else of the last one, because faulthandler prints the newest
+    thread first. If the main thread waits for another thread at exit, return that thread's frames."""
     with_frames = [thread for thread in threads(text) if thread.frames]
     if not with_frames:
         return ()
-    own = ([thread for thread in with_frames if thread.name == "MainThread"] or with_frames[-1:])[0]
-    others = [thread for thread in with_frames if thread is not own and thread.frames[-1].function == _BOOTSTRAP]
-    if own.frames[0].function in _JOINS and own.frames[-1].function == _SHUTDOWN and others:
+    main_thread = ([thread for thread in with_frames if thread.name == "MainThread"] or with_frames[-1:])[0]
+    others = [thread for thread in with_frames if thread is not main_thread and thread.frames[-1].function == _BOOTSTRAP]
+    if main_thread.frames[0].function in _JOINS and main_thread.frames[-1].function == _SHUTDOWN and others:
         return others[-1].frames
-    return own.frames
+    return main_thread.frames
 
 
 def written_on_abort(output: str) -> str:
@@ -73,5 +73,5 @@ def line(frame: Frame) -> str:
 
 
 def place(frame: Frame) -> str:
-    """Return a frame in short: all_reduce at train.py:88"""
+    """Return a frame in short form, for example: all_reduce at train.py:88"""
     return f"{frame.function} at {frame.file.rpartition('/')[2]}:{frame.line}"

@@ -1,4 +1,5 @@
-"""Programs and files that know more of a node: py-spy, nvidia-smi, npu-smi, the kernel's log. Each wait is at most a few seconds."""
+"""Tools and files with further evidence of a node: py-spy, nvidia-smi, npu-smi, NCCL's RAS, the kernel's log. Each wait is at most a
+few seconds."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ PRESSURE = "/proc/pressure"
 
 
 class Running:
-    """Running tool, in a process without a loop (else: ranklaunch.hangs.devices.Tool). The output goes to an unnamed file, so nobody
-    has to read meanwhile."""
+    """Running tool, for a process without an event loop (with one: ranklaunch.hangs.devices.Tool). The output goes to an unnamed file,
+    so the tool never blocks on a full pipe."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.argv = tuple(argv)
@@ -48,7 +49,7 @@ class Running:
         """Kill the tool if it still runs. Return its output."""
         if self._process and self.alive:
             self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a process that is stuck in the kernel
+            with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel
                 self._process.wait(LOOK_S)
         with open(self._output, "rb") as file:
             file.seek(0)
@@ -63,13 +64,13 @@ def device_tools(env: Mapping[str, str]) -> Iterator[Running]:
 
 
 def py_spy(pids: Iterable[int], env: Mapping[str, str]) -> dict[int, Running]:
-    """Start py-spy, where it is installed, for each process. It does not stop the process."""
+    """Start py-spy for each process, if it is installed. The process is not paused (--nonblocking)."""
     path = devices.found("py-spy", env)
     return {pid: Running([path, "dump", "--nonblocking", "--pid", str(pid)], env) for pid in pids} if path else {}
 
 
 def wait_for(running: Iterable[Running], deadline: float) -> None:
-    """Wait until all have ended, or until the deadline in monotonic seconds."""
+    """Wait until all tools have exited, or until the deadline in monotonic seconds."""
     tools = list(running)
     while time.monotonic() < deadline and any(tool.alive for tool in tools):
         time.sleep(LOOK_S)
@@ -78,22 +79,22 @@ def wait_for(running: Iterable[Running], deadline: float) -> None:
 def is_own(address: str) -> bool:
     """True for an address of this container."""
     try:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as tried:
-            tried.bind((address, 0))
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
     except (OSError, ValueError):
         return False
     return True
 
 
 def ras_report(place: tuple[str, int], seconds: float) -> str:
-    """Return the report of NCCL's RAS (see ranklaunch.evidence.ras), or as much of it as comes in time.
+    """Return the report of NCCL's RAS (see ranklaunch.evidence.ras), or the part that arrives in time.
 
-    Raises OSError if nobody listens, and ValueError for another service."""
+    Raises OSError without a listener, and ValueError for another service."""
     deadline = time.monotonic() + seconds
     with socket.create_connection(place, timeout=1.0) as connection:
         for request, answer, problem in (
-            ("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL ", "no RAS of NCCL listens there"),
-            (f"TIMEOUT {int(seconds) - 2}\n", "OK", "RAS does not answer as it should"),
+            ("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL ", f"the service at {place[0]} port {place[1]} does not answer like NCCL's RAS"),
+            (f"TIMEOUT {int(seconds) - 2}\n", "OK", "NCCL's RAS does not accept the command TIMEOUT"),
         ):
             if not _ask(connection, request, deadline, end=b"\n").startswith(answer):
                 raise ValueError(problem)
@@ -101,7 +102,7 @@ def ras_report(place: tuple[str, int], seconds: float) -> str:
 
 
 def _ask(connection: socket.socket, request: str, deadline: float, end: bytes = b"") -> str:
-    """Send a request. Return the answer up to `end`, the end of the connection or the deadline."""
+    """Send a request. Return the answer up to `end`, the end of the connection, or the deadline in monotonic seconds."""
     connection.sendall(request.encode())
     answer = b""
     while len(answer) < MOST_BYTES and not (end and answer.endswith(end)):
@@ -122,7 +123,7 @@ def kernel_log() -> bytes:
     log = b""
     try:
         for _ in range(1 << 16):  # records
-            with contextlib.suppress(BrokenPipeError):  # records that were overwritten meanwhile
+            with contextlib.suppress(BrokenPipeError):  # the kernel has overwritten records
                 log = (log + os.read(fd, 8192))[-MOST_BYTES // 16 :]
     except OSError:  # the end of the log
         pass

@@ -1,1 +1,1 @@
-"""What all ranks of a job have written, put into the order of time: `ranklaunch logs`. It computes; whoever asks reads the files."""
+"""Logs of all ranks of a job, merged in the order of time, for `ranklaunch logs`."""

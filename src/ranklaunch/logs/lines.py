@@ -1,34 +1,34 @@
-"""From parts of a raw log, which may end within a line, to its whole lines."""
+"""Reader of complete lines from a log that is read in parts; a part may end within a line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 CHUNK = 1024 * 1024
-LONGEST_LINE = 8 * 1024 * 1024  # what is longer is shown in pieces: memory is bounded, as on the console
-NEAR = 64 * 1024  # a line that began so far back is read once more, rather than kept
+LONGEST_LINE = 8 * 1024 * 1024  # a longer line is shown in pieces, to bound memory
+NEAR = 64 * 1024  # an incomplete line up to this length is read again with the next block
 
 
 class Log:
     """Reader of the lines of one log.
 
-    read: returns the bytes from one offset to another, fewer at the end. ahead: returns how many
-    bytes to read ahead if parts are small. at: offset behind the lines that were returned. short:
-    the log has fewer bytes than its times say.
+    read: returns the bytes from one offset to another, fewer at the end. ahead: returns the number
+    of bytes to read ahead for small parts. at: offset behind the returned lines. short: the log has
+    fewer bytes than its times say.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], ahead: Callable[[], int]) -> None:
         self.at = 0
         self.short = False
         self._read = read
-        self._looked = 0  # up to here, the line that begins at `at` has no end
+        self._looked = 0  # offset up to which the line that begins at `at` was searched for its end
         self._ahead = ahead
         self._block = b""
         self._block_at = 0
 
     def quick(self, end: int) -> bytes:
-        """Return the lines of a small part that begins and ends with a line, as most do; b"" for
-        another part."""
+        """Return the lines of a small part with complete lines, the usual case; b"" for any other
+        part, which needs upto()."""
         begin = self.at - self._block_at
         if end - self._block_at > len(self._block) or begin < 0:
             ahead = self._ahead()
@@ -42,8 +42,8 @@ class Log:
         return data
 
     def upto(self, end: int) -> Iterator[bytes]:
-        """Yield blocks of whole lines up to an offset. A line whose end is behind the offset is
-        left for later."""
+        """Yield blocks of complete lines up to an offset. A line that ends behind the offset is left
+        for later."""
         while self._looked < end:
             begin = self.at if self._looked - self.at < NEAR else self._looked
             data = self._read(begin, min(end, self._looked + CHUNK))
@@ -59,7 +59,7 @@ class Log:
                 yield self._piece()
 
     def skip(self, end: int) -> None:
-        """Pass over the lines that have ended by then, unread but for the begin of the next one."""
+        """Skip the lines that end before an offset. Only the beginning of the next line is read."""
         if end <= self._looked:
             return
         begin, cut = end, 0
@@ -71,13 +71,13 @@ class Log:
             self._piece()
 
     def last(self) -> bytes:
-        """Return the line that has begun and will not end, with a line end."""
+        """Return the incomplete last line of a log, with a line end added; b"" for none."""
         begun = self._begun(self._looked)
         self.at = self._looked
         return begun + b"\n" if begun else b""
 
     def again(self) -> None:
-        """Begin anew: the log was emptied."""
+        """Start again at offset 0: the log was emptied."""
         self.at = self._looked = self._block_at = 0
         self._block = b""
 
@@ -93,7 +93,7 @@ class Log:
 
 
 def _character_start(data: bytes) -> int:
-    """Return the nearest place at or before the end where a UTF-8 character may be cut."""
+    """Return the last offset in a block that does not cut a UTF-8 character."""
     for back in range(1, 4):
         if data[-back] & 0xC0 == 0xC0:
             return len(data) - back

@@ -1,7 +1,7 @@
-"""Parts of all nodes' logs in one order, for a job that has ended or still runs.
+"""Merge of all nodes' logs, for a job that has ended or still runs.
 
-The parts of a node keep the order in which its supervisor read them. Between nodes the times
-decide. They are by node 0's clock if the nodes have met.
+The parts of a node keep the order in which its supervisor read them. Parts of several nodes are
+ordered by their times: by node 0's clock once the nodes have met, else by each node's own.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ranklaunch.logs.search import Folder
 from ranklaunch.logs.times import Part
 from ranklaunch.verdict import folders
 
-LOST_S = 30.0  # after the end of others, for a node whose end nobody will write down
-LOOK_AGAIN_S = 1.0  # for nodes that come later
-LATE_S = 1.0  # after a moment, for what was written before it to be read
-LOOK_S = 0.25  # between looks at logs that grow: parts that come later than this after others may stand behind them
+LOST_S = 30.0  # silence after which a node without a verdict counts as lost, if other nodes have ended
+LOOK_AGAIN_S = 1.0  # between searches for folders of further nodes
+LATE_S = 1.0  # after a moment, until all lines from before this moment are read
+LOOK_S = 0.25  # between reads of growing logs; a part that arrives later than this may be shown behind newer ones
 _AT = attrgetter("part.at")  # time of a piece
 
 Make = Callable[[str], Round]
 
 
 class Piece(NamedTuple):
-    """Part of a log of a node. restart: number of the start of its ranks. whole: the last line
-    ends here, even without a line end."""
+    """Part of a log of a node. restart: restarts of the ranks before. whole: the last line ends
+    here, even without a line end."""
 
     part: Part
     round: Round
@@ -40,12 +40,12 @@ class Piece(NamedTuple):
     whole: bool = False
 
     def skip(self) -> None:
-        """Pass over its lines."""
+        """Skip the lines of this piece."""
         self.round.skip(self.part.name, self.part.end)
 
 
 class Node:
-    """The logs of an attempt of one node. lives: it may go on."""
+    """Logs of one node in an attempt. lives: the node may write more."""
 
     def __init__(self, folder: Folder, make: Make, lives: bool) -> None:
         self.folder = folder
@@ -54,10 +54,10 @@ class Node:
         self._lives = lives
         self._rounds: dict[int, Round] = {}
         self._done: set[int] = set()
-        self._at = 0  # of the latest piece: what was written in one round comes before what was in the next
+        self._at = 0  # time of the latest piece: no later round has an earlier time
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield all pieces up to now; of a round that still runs, only those with a time."""
+        """Yield all pieces up to now; for a round that still runs, only pieces with a time."""
         ended = not self._lives or self._has_ended()
         rounds = search.rounds(self.folder.path)
         for i, (restart, path) in enumerate(rounds):
@@ -85,7 +85,7 @@ class Node:
         return Piece(part, each, self.folder.node, restart, whole)
 
     def give_up(self) -> None:
-        """Expect nothing more: the node ended without a verdict, most likely with its host."""
+        """Wait no longer for this node: it ended without a verdict, most likely with its host."""
         self._lives = False
 
     def _has_ended(self) -> bool:
@@ -97,8 +97,8 @@ def merged(nodes: list[Node]) -> Iterator[Piece]:
 
 
 def followed(look: Callable[[], list[Node]], wait: Callable[[float], object] = time.sleep) -> Iterator[Piece | None]:
-    """Yield pieces until all nodes have ended, or some have and the others have written nothing
-    for LOST_S. None between pieces: show what came so far. look: returns the nodes up to now."""
+    """Yield pieces until all nodes have ended, or until some have ended and the rest has been silent
+    for LOST_S. None asks the caller to show the pieces so far. look: returns the present nodes."""
     yield from merged(look())
     pending: list[Piece] = []
     silent_s = 0.0
@@ -127,8 +127,8 @@ def _by_node(pieces: list[Piece]) -> list[list[Piece]]:
 
 
 def between(pieces: Iterable[Piece | None], since: int, until: int, follow: bool) -> Iterator[Piece | None]:
-    """Yield the pieces between two moments, in microseconds since 1970. Of logs, nothing before the
-    first is read."""
+    """Yield the pieces between two moments, in microseconds since 1970. Parts before the first moment
+    are skipped without reading."""
     for piece in pieces:
         if piece and piece.part.at < since:
             piece.skip()
@@ -141,8 +141,8 @@ def between(pieces: Iterable[Piece | None], since: int, until: int, follow: bool
 
 
 class Job:
-    """The logs of an attempt. folders: those of its nodes by now; look: looks for them again. follow:
-    it may go on."""
+    """Logs of an attempt. folders: of its nodes, as known now. look: returns the folders at a later
+    time. follow: the attempt may still run."""
 
     def __init__(
         self,
@@ -163,7 +163,8 @@ class Job:
         return len(self._nodes) > 1
 
     def pieces(self) -> Iterator[Piece | None]:
-        """Yield all present pieces, and new pieces of a followed job; None if somebody waits."""
+        """Yield all present pieces, and the new pieces of a followed job. None asks the caller to show
+        the pieces so far."""
         return followed(self._known) if self._follow else merged(self._known())
 
     def _known(self) -> list[Node]:
@@ -177,5 +178,5 @@ class Job:
 
 
 def maker(wanted: Callable[[str], bool], say: Callable[[str], None], side_by_side: int) -> Make:
-    """Return a function that reads the logs of a folder. All folders share the open files."""
+    """Return a function that makes the Round of a folder. All folders share the open files."""
     return partial(Round, wanted=wanted, files=Files(say), say=say, side_by_side=side_by_side)

@@ -1,4 +1,4 @@
-"""Moments as people write them: a time of day, a date-time or an age. Pure."""
+"""Parser of moments: a time of day, a date-time or an age. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ def is_clock(text: str) -> bool:
 
 
 def moment(text: str, now: float, first: float = 0.0, last: float = 0.0) -> float:
-    """Return seconds since 1970; without a zone, the text is in UTC. first, last: the times of a
-    job. A time of day is the one nearest to these, and the newest of several. Raises ValueError."""
+    """Return a moment in seconds since 1970; a text without a zone is in UTC.
+
+    first, last: begin and end of a job. For a time of day, return the moment nearest to the job, the
+    newest of several. Raises ValueError.
+    """
     if age := _AGE.fullmatch(text):
         return now - int(age[1]) * UNITS_S[age[2]]
     if clock := _CLOCK.fullmatch(text):

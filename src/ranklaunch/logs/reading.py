@@ -1,5 +1,5 @@
-"""Logs in one folder, read part by part in the order of their times, with few descriptors for
-any number of logs."""
+"""Reader of the logs in one folder, part by part in the order of their times. The number of open
+descriptors is bounded."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ranklaunch.logs.lines import Log
 from ranklaunch.logs.times import LOG, Part, Times
 from ranklaunch.system import disk
 
-MOST_OPEN = 512  # logs, at a time
-SPARE = 8  # descriptors for what is opened beside logs
-CHUNK = 256 * 1024  # of a file of times
+MOST_OPEN = 512  # logs at a time
+SPARE = 8  # descriptors kept free for other files
+CHUNK = 256 * 1024  # bytes read at once from a file of times
 LEAST_CHUNK = 4096
-MOST_AHEAD, ALL_AHEAD = 64 * 1024, 16 * 1024 * 1024
-ALL_CHUNKS = 8 * 1024 * 1024  # of all that are read side by side
+MOST_AHEAD, ALL_AHEAD = 64 * 1024, 16 * 1024 * 1024  # bytes kept of one log; of all logs
+ALL_CHUNKS = 8 * 1024 * 1024  # bytes of all files of times that are read side by side
 _TIME = re.compile(rb"^[0-9]+ [0-9]+ ([0-9]{1,16})\n", re.MULTILINE)
-SILENT_S = 2.0  # a log that grows for so long while its times do not has none
+SILENT_S = 2.0  # a log has no times if it grows for this long without a new time
 
 
 class Files:
-    """Reader of logs by path. Logs that were read last stay open. say: reports logs that cannot
-    be read. logs: number of all logs."""
+    """Reader of logs by path. The last read logs stay open. say: reports unreadable logs. logs:
+    number of all logs."""
 
     def __init__(self, say: Callable[[str], None], most: int = MOST_OPEN) -> None:
         self.logs = 0
@@ -38,7 +38,7 @@ class Files:
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def read(self, path: str, begin: int, end: int) -> bytes:
-        """Return the bytes of a file, none for another kind of path."""
+        """Return the bytes of a file between two offsets; b"" if the path is no readable file."""
         try:
             fd = self._open.get(path)
             if fd is None:
@@ -48,7 +48,7 @@ class Files:
             return os.pread(fd, max(0, end - begin), begin)
         except disk.NotRegularError as error:
             self._say(f"{path} is {error.kind}, not a log: it is not read")
-        except OSError as error:  # not ours to read, a dead mount
+        except OSError as error:  # another account's file, a dead mount
             self._say(f"{path}: {error.strerror}")
         return b""
 
@@ -75,8 +75,8 @@ class Files:
 
 
 def edges(path: str) -> Iterator[float]:
-    """Yield times of the first and the last lines of logs in a folder, in seconds since 1970; of logs
-    without times, when they were written last."""
+    """Yield times of the first and the last lines of logs in a folder, in seconds since 1970; without
+    times, the mtime of each file."""
     blocks = [block for each in search.times(path) for block in _ends(each)]
     times = [int(at) / 1e6 for block in blocks for at in _TIME.findall(block)]
     yield from times
@@ -98,7 +98,7 @@ def _ends(path: str) -> Iterator[bytes]:
 
 
 class Source:
-    """One file of times."""
+    """File of times, read block by block."""
 
     def __init__(self, path: str) -> None:
         self.times = Times()
@@ -122,8 +122,8 @@ class Source:
 
 
 class Round:
-    """Logs of one start of a node's ranks. wanted: returns True for names of wanted logs.
-    side_by_side: number of folders that are read together. say: reports what is wrong."""
+    """Logs of one start of a node's ranks. wanted: returns True for the name of a wanted log.
+    side_by_side: number of folders that are read together. say: reports problems."""
 
     def __init__(self, path: str, wanted: Callable[[str], bool], files: Files, say: Callable[[str], None], side_by_side: int = 1) -> None:
         self.path = path
@@ -134,11 +134,11 @@ class Round:
         self._sources: dict[str, Source] = {}
         self._logs: dict[str, Log] = {}
         self._last_at: dict[str, int] = {}
-        self._silent: dict[str, tuple[int, float]] = {}  # how far the times of logs that are longer go, and since when
-        self._skipped: dict[str, int] = {}  # how far the lines of a log are passed over
+        self._silent: dict[str, tuple[int, float]] = {}  # logs longer than their times: offset of the last time, and since when
+        self._skipped: dict[str, int] = {}  # offset up to which a log is skipped
 
     def timed(self) -> Iterator[Part]:
-        """Yield the parts with times up to now. The files of times are read a piece at a time."""
+        """Yield the parts with times up to now."""
         for path in search.times(self.path):
             self._sources.setdefault(path, Source(path))
         streams = [self._parts(source) for source in self._sources.values()]
@@ -148,8 +148,8 @@ class Round:
                 yield part
 
     def rest(self) -> list[Part]:
-        """Return the parts without times, log by log in the order of the last writes, each up to
-        its last line, ended or not."""
+        """Return the parts without times, one for each log, in the order of the last writes. Each
+        reaches to the end of its log, also within a line."""
         self._judge()
         parts = []
         for name, size, at in self._sizes():
@@ -161,8 +161,8 @@ class Round:
         return sorted(parts)
 
     def grown(self, now: float) -> list[Part]:
-        """Return new parts of logs that grow without times, as if they came now. now: in seconds
-        since 1970."""
+        """Return new parts of logs that grow without times; their time is `now`, in seconds since
+        1970."""
         parts = []
         for name, size, _ in self._sizes():
             known = self._known(name)
@@ -172,7 +172,7 @@ class Round:
                 self._reach(name, 0)
             elif size <= known:
                 self._silent.pop(name, None)
-            elif self._silent.get(name, (-1, now))[0] != known:  # they are some way behind a log that is written all the time
+            elif self._silent.get(name, (-1, now))[0] != known:  # times may be a little behind a log that is growing
                 self._silent[name] = (known, now)
             elif now - self._silent[name][1] >= SILENT_S:
                 self._reach(name, size)
@@ -189,7 +189,7 @@ class Round:
         return self._logs[name]
 
     def skip(self, name: str, end: int) -> None:
-        """Pass over the lines of a log that have ended by then."""
+        """Skip the lines of a log that end before an offset."""
         self._skipped[name] = end
 
     def _parts(self, source: Source) -> Iterator[Part]:
@@ -220,13 +220,13 @@ class Round:
     def _judge(self) -> None:
         wrong = sum(source.times.wrong for source in self._sources.values())
         if wrong:
-            self._say(f"{self.path}: {wrong} lines of its times tell nothing that could be true; they are left out")
+            self._say(f"{self.path}: {wrong} lines of its times_* are invalid and left out")
         logs = list(self._sizes())
         untimed = sum(max(0, size - self._known(name)) for name, size, _ in logs)
         short = [name for name, size, _ in logs if size < self._known(name)]
         if untimed and not any(self._known(name) for name, _, _ in logs):
-            self._say(f"{self.path}: its logs have no times: their lines come log by log, in the order in which these were last written")
+            self._say(f"{self.path}: its logs have no times: lines are shown log by log, in the order of the logs' last writes")
         elif untimed:
-            self._say(f"{self.path}: the last {untimed} bytes of its logs have no times: they come log by log")
+            self._say(f"{self.path}: the last {untimed} bytes of its logs have no times: they are shown log by log")
         if short:
-            self._say(f"{self.path}: {', '.join(short[:5])}{' ...' if short[5:] else ''}: shorter than the times tell; a part is missing")
+            self._say(f"{self.path}: {', '.join(short[:5])}{' ...' if short[5:] else ''}: shorter than its times say; a part is missing")

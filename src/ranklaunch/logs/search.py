@@ -1,4 +1,4 @@
-"""Search of log folders of a job: below its own log folder, a copy of one, or a part of it."""
+"""Search for the log folders of a job, below its log folder, a copy, or a part of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operator import attrgetter
 from ranklaunch.errors import ConfigError
 from ranklaunch.verdict import folders
 
-DEEPEST = 5  # folders between what is named and an attempt: a bucket's own may lie between
+DEEPEST = 5  # folders between the named folder and an attempt; a bucket may add its own
 MOST_FOLDERS = 200_000
 _NODE = re.compile(r"node_([0-9]{1,7})")
 _TIMES = re.compile(r"times_([0-9]{1,7})")
@@ -22,7 +22,7 @@ _LOG = re.compile(r"(?:rank_[0-9]+\.log|plan\.json|events\.jsonl)")
 
 @dataclass(frozen=True)
 class Folder:
-    """Log folder of an attempt of one node. job: the part of its path that names the job, "" for
+    """Log folder of one node in an attempt. job: the part of its path with the job's id, "" for
     none."""
 
     path: str
@@ -34,9 +34,11 @@ class Folder:
 def attempt(
     top: str, number: int | None = None, node: int | None = None, *, follow: bool = False, say: Callable[[str], object] = str
 ) -> list[Folder]:
-    """Return the folders of one attempt: of all nodes, or of one. number: None for the newest.
-    follow: it may go on. say: reports folders that cannot be read. Raises ConfigError if none
-    can."""
+    """Return the folders of one attempt, of all nodes or of one.
+
+    number: None for the newest attempt. follow: the attempt may still run. say: reports unreadable
+    folders. Raises ConfigError if no folder can be read.
+    """
     if not os.path.isdir(top):
         msg = f"{top}: no such folder; LOG_DIR is the log folder of a job, or a copy of it"
         raise ConfigError(msg)
@@ -64,7 +66,7 @@ def _of_attempt(top: str, folders: Sequence[Folder], number: int | None, *, foll
     numbers = sorted({folder.attempt for folder in folders})
     if not folders or (number is not None and number not in numbers):
         there = f"there {'are' if len(numbers) > 1 else 'is'} {', '.join(map(str, numbers))}"
-        text = there if numbers else "no folder attempt_1 lies in it"
+        text = there if numbers else "it contains no folder attempt_1"
         msg = f"{top}: no attempt{'' if number is None else f' {number}'} of a job: {text}"
         raise ConfigError(msg)
     wanted = _newest(folders, numbers, follow=follow) if number is None else number
@@ -72,8 +74,8 @@ def _of_attempt(top: str, folders: Sequence[Folder], number: int | None, *, foll
 
 
 def _newest(folders: Sequence[Folder], numbers: Sequence[int], *, follow: bool) -> int:
-    """Return the last attempt with a log, or with a plan if logs may still come: failed starts
-    have neither."""
+    """Return the last attempt with a log, or with a plan if logs may still come. Failed starts have
+    neither."""
     paths: dict[int, list[str]] = {}
     for folder in folders:
         paths.setdefault(folder.attempt, []).append(folder.path)
@@ -85,7 +87,8 @@ def _has_lines(path: str, *, follow: bool) -> bool:
 
 
 def rounds(path: str) -> list[tuple[int, str]]:
-    """Return number and folder of each start of an attempt's ranks, in their order."""
+    """Return number and folder of each start of an attempt's ranks, in order: 0 for the first start,
+    then the restarts."""
     numbers = sorted(int(match[1]) for match in map(_RESTART.fullmatch, names(path)) if match)
     return [(number, folders.restart(path, number)) for number in (0, *numbers)]
 
@@ -104,7 +107,7 @@ def names(folder: str, unread: dict[str, str] | None = None) -> list[str]:
 
 
 def _note(unread: dict[str, str] | None, folder: str, error: OSError) -> None:
-    if unread is not None and error.errno != errno.ENOENT:  # it may go while it is looked for
+    if unread is not None and error.errno != errno.ENOENT:  # removed during the search
         unread[folder] = f"{folder}: {error.strerror}"
 
 
@@ -115,20 +118,20 @@ def _attempts(top: str, unread: dict[str, str]) -> Iterator[Folder]:
     if below or not any(map(_LOG.fullmatch, names(top))):
         yield from below
         return
-    yield _folder(top, 0, unread)  # it is an attempt, or a restart, itself
+    yield _folder(top, 0, unread)  # `top` is an attempt or a restart itself
 
 
 def _walked(top: str, unread: dict[str, str]) -> Iterator[str]:
-    """Yield the folders called attempt_<k>, without links, which may lead round, and without
-    folders in attempts."""
-    left, seen = [(top, 0)], 0
-    while left and seen < MOST_FOLDERS:
-        folder, depth = left.pop()
-        seen += 1
+    """Yield the folders attempt_<k>. Links are not followed, because they may form a cycle, and
+    attempts are not searched."""
+    stack, visited = [(top, 0)], 0
+    while stack and visited < MOST_FOLDERS:
+        folder, depth = stack.pop()
+        visited += 1
         if folders.attempts([os.path.basename(folder)]):
             yield folder
         elif depth <= DEEPEST:
-            left += [(path, depth + 1) for path in _inner(folder, unread)]
+            stack += [(path, depth + 1) for path in _inner(folder, unread)]
 
 
 def _inner(folder: str, unread: dict[str, str]) -> Iterator[str]:
@@ -142,14 +145,14 @@ def _inner(folder: str, unread: dict[str, str]) -> Iterator[str]:
 
 
 def _folder(path: str, place: int, unread: dict[str, str]) -> Folder:
-    """Return the folder of an attempt. place: tells nodes apart if nothing else does."""
+    """Return the folder of an attempt. place: number of the node if neither the path nor a file has one."""
     *above, name = path.split("/")
-    nodes = [*(int(match[1]) for match in map(_NODE.fullmatch, reversed(above)) if match), *_told(path, unread)]
+    nodes = [*(int(match[1]) for match in map(_NODE.fullmatch, reversed(above)) if match), *_nodes_of_times(path, unread)]
     jobs = [word for word in above if word.startswith("job_")]
     return Folder(path, nodes[0] if nodes else place, next(iter(folders.attempts([name])), 1), jobs[-1] if jobs else "")
 
 
-def _told(path: str, unread: dict[str, str]) -> Iterable[int]:
+def _nodes_of_times(path: str, unread: dict[str, str]) -> Iterable[int]:
     return (int(match[1]) for match in map(_TIMES.fullmatch, names(path, unread)) if match)
 
 
@@ -161,7 +164,7 @@ def _of_newest_job(result: list[Folder]) -> list[Folder]:
 
 
 def _written_at(folder: Folder) -> float:
-    """Return when the last event was written, in seconds since 1970."""
+    """Return the time of the last event, in seconds since 1970; 0 without events."""
     try:
         return os.stat(os.path.join(folder.path, folders.EVENTS)).st_mtime
     except OSError:

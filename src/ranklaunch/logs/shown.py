@@ -1,4 +1,4 @@
-"""Display of log lines: each with its tag, a redrawn line in its last state; on a terminal without control characters."""
+"""Display of log lines: a tag before each line, redrawn lines in their last state, and no control characters on a terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PLAIN = "\x1b[0m"
 
 @dataclass(frozen=True)
 class Look:
-    """Look of shown lines. wanted: filter of lines, None for all. terminal: must bear any log content. colours: of tags.
-    clock: text of the microseconds since 1970 before each line, None for none."""
+    """Look of shown lines. wanted: filter of lines, None for all. terminal: replace control characters. colours: colour the tags.
+    clock: returns the text of a time (microseconds since 1970) to put before each line, None for none."""
 
     wanted: Callable[[bytes], object] | None = None
     terminal: bool = False
@@ -25,7 +25,7 @@ class Look:
     clock: Callable[[int], str] | None = None
 
     def block(self, lines: bytes, tag: bytes, at: int) -> bytes:
-        """Whole lines as they are shown. at: when they came."""
+        """Return complete lines as they are shown. at: their time, in microseconds since 1970."""
         if not (self.wanted or self.terminal or self.clock or b"\r" in lines):
             return tag + lines if lines.find(b"\n") == len(lines) - 1 else tag + lines[:-1].replace(b"\n", b"\n" + tag) + b"\n"
         if b"\r" in lines:
@@ -40,16 +40,16 @@ class Look:
 
 
 def rank_of(name: str) -> int | None:
-    """By the name of a log; None of what is no rank."""
+    """Return the rank of a log by its file name; None for another log."""
     match = _RANK.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def tag(name: str, node: int | None, restart: int, colours: bool) -> bytes:
-    """Of the lines of a log. node: None where there is one alone."""
+    """Return the tag of a log's lines. node: None in a job of one node."""
     rank = rank_of(name)
-    who = f"rank {rank}" if rank is not None else showing.printable(name[: -len(".log")])
-    words = [*([f"node {node}"] if node is not None else []), *([f"restart {restart}"] if restart else []), who]
+    source = f"rank {rank}" if rank is not None else showing.printable(name[: -len(".log")])
+    words = [*([f"node {node}"] if node is not None else []), *([f"restart {restart}"] if restart else []), source]
     text = "".join(f"[{word}] " for word in words)
     painted = f"\x1b[{COLOURS[(rank or 0) % len(COLOURS)]}m{text}{PLAIN}" if colours else text
     return painted.encode(errors="backslashreplace")

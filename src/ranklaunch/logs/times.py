@@ -1,5 +1,5 @@
-"""When each part of a folder's logs came, as its times_<node> tells (ranklaunch.verdict.folders). Such a file may be cut, damaged or made
-up: what could not be true is left out, and no byte of a log is ever told of twice."""
+"""Reader of times_<node>, the times of the parts of a folder's logs (format: ranklaunch.verdict.folders). The file may be cut, damaged or
+forged: impossible lines are left out, and no byte of a log has two times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG = ".log"
 
 
 class Part(NamedTuple):
-    """A log has come as far as this, at so many microseconds since 1970."""
+    """Part of a log, up to offset `end`. at: time of reading, in microseconds since 1970."""
 
     at: int
     name: str
@@ -21,19 +21,20 @@ class Part(NamedTuple):
 
 
 class Times:
-    """Reader of such a file, fed with pieces cut anywhere. ends: position reached by each log. at: the latest time. wrong: lines with
-    nothing possibly true."""
+    """Parser of times_<node>, fed with blocks that are cut anywhere. ends: last offset of each log. at: the latest time. wrong: number of
+    invalid lines."""
 
     def __init__(self) -> None:
         self.ends: dict[str, int] = {}
         self.at = 0
         self.wrong = 0
         self._names: dict[int, str] = {}
-        self._begun = b""
-        self._skips = False  # the rest of a line that is too long
-        self._late: dict[str, int] = {}  # how far what comes now comes too late to count
+        self._begun = b""  # the incomplete last line
+        self._skips = False  # True within a line that is too long
+        self._late: dict[str, int] = {}  # offsets of logs that were read without times: times up to there come too late
 
     def feed(self, data: bytes) -> list[Part]:
+        """Return the parts of the lines that are complete now."""
         *lines, begun = (self._begun + data).split(b"\n")
         if lines and self._skips:
             del lines[0]
@@ -45,13 +46,13 @@ class Times:
         return [part for line in lines if (part := self._part(line))]
 
     def reach(self, name: str, end: int, at: int) -> Part:
-        """Return a log's part up to `end`, even if unrecorded; no sooner than the last part."""
+        """Return the part of a log up to `end`, not earlier than the last part."""
         self.ends[name] = end
         self.at = max(self.at, at)
         return Part(self.at, name, end)
 
     def go_on_from(self, name: str, end: int) -> None:
-        """The log was read as far as this without a time."""
+        """Set the offset up to which a log was read without times."""
         self.ends[name] = self._late[name] = end
 
     def _part(self, line: bytes) -> Part | None:
@@ -72,7 +73,7 @@ class Times:
         return self.reach(name, end, at)
 
     def _name(self, number: int, name: bytes) -> None:
-        """Of a log in the same folder, and nothing else."""
+        """Note the number of a log. Only names of logs in the same folder are valid."""
         text = name.decode(errors="surrogateescape")
         if "/" in text or "\0" in text or not text.endswith(LOG) or len(self._names) >= MOST_LOGS:
             self.wrong += 1

@@ -1,4 +1,4 @@
-"""Pieces of logs as they are shown: all of them, or the last lines."""
+"""Display of pieces of logs: all of them, or the last lines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ranklaunch.logs import shown
 from ranklaunch.logs.merging import Job, Piece
 from ranklaunch.logs.shown import Look
 
-LEAST_PIECES = 1000  # among which the last lines are looked for
-MORE_PIECES = 8  # times as many, if these have too few
+LEAST_PIECES = 1000  # last pieces that are searched for the last lines
+MORE_PIECES = 8  # factor for the next search, if these have too few lines
 
 
 class View:
-    """job: whose pieces they are."""
+    """View of a job's pieces as text. job: the job, set before the first piece."""
 
     def __init__(self, look: Look) -> None:
         self.job: Job | None = None
@@ -22,7 +22,7 @@ class View:
         self._tags: dict[tuple[str, str, bool], bytes] = {}
 
     def all(self, pieces: Iterable[Piece | None]) -> Iterator[bytes]:
-        """Yield the lines of pieces, and nothing while somebody waits for them."""
+        """Yield the lines of pieces; b"" for None, to show the lines so far."""
         for piece in pieces:
             yield from self._lines(piece) if piece else (b"",)
 
@@ -42,8 +42,10 @@ class View:
             yield self._look.block(last, self._tags[key], at)
 
     def tail(self, make: Callable[[], Iterator[Piece | None]], lines: int) -> Iterator[bytes]:
-        """Yield the last lines of the pieces present by now, then everything after. Times show the last pieces, so little of the
-        logs is read. make: gives the pieces, anew if the last of them have too few lines."""
+        """Yield the last lines of the present pieces, then the lines of all later pieces.
+
+        Only the last pieces are read. If they have too few lines, `make` returns the pieces again, and more of them are read.
+        """
         most = max(LEAST_PIECES, 2 * lines)
         while True:
             pieces = make()
@@ -60,7 +62,7 @@ class View:
 
 
 def _last(pieces: Iterator[Piece | None], most: int) -> tuple[deque[Piece], bool]:
-    """Return the last pieces that are there by now, and True if they are all."""
+    """Return the last present pieces, and True if these are all pieces."""
     kept: deque[Piece] = deque()
     is_all = True
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""How much all ranks of a round have written by when, from the times that lie beside their logs. Pure."""
+"""Bytes that all ranks of a round have written, over time, from times_<node> beside their logs. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch.logs.times import Times
 
-Point = tuple[float, int]  # seconds since 1970, bytes by then
-MOST_KEPT = 2000  # points of a node, before every second is left out
+Point = tuple[float, int]  # seconds since 1970; bytes up to this time
+MOST_KEPT = 2000  # points of a node; beyond this, every second point is dropped
 MOST_SHOWN = 240
 
 
 class Written:
-    """Is fed with one times_<node>, cut anywhere. points: bytes of all its logs together, when they had come."""
+    """Reader of one times_<node>. points: bytes of all its logs together, over time."""
 
     def __init__(self) -> None:
         self.points: list[Point] = []
@@ -21,6 +21,7 @@ class Written:
         self._every_s = 0.0
 
     def feed_all(self, blocks: Iterable[bytes]) -> None:
+        """Read all blocks of the file; a block may end within a line."""
         times, ends = Times(), dict[str, int]()
         for block in blocks:
             for part in times.feed(block):
@@ -39,22 +40,25 @@ class Written:
 
 
 def together(nodes: Mapping[int, Iterable[Sequence[Point]]], shift: Mapping[int, float]) -> tuple[Point, ...]:
-    """Of all nodes, each with what its folder has of one or several, by node 0's clock, at so many equal times."""
+    """Return the points of all nodes together, at up to MOST_SHOWN equal intervals.
+
+    nodes: points of each file of times, by the node of its folder. shift: seconds to add to a node's times to get node 0's.
+    """
     moved = [[(at + shift[node], total) for at, total in points] for node, files in nodes.items() for points in files if points]
     if not moved:
         return ()
     first, last = min(points[0][0] for points in moved), max(points[-1][0] for points in moved)
     sums = [0] * (MOST_SHOWN + 1)
     for points in moved:
-        had = 0
+        previous = 0
         for at, total in points:
-            sums[_place(at, first, last)] += total - had
-            had = total
+            sums[_place(at, first, last)] += total - previous
+            previous = total
     return tuple(_sampled(sums, first, last))
 
 
 def _place(at: float, first: float, last: float) -> int:
-    """The first of the times that is not before it."""
+    """Return the index of the first interval end that is not before a time."""
     return 0 if last <= first else min(MOST_SHOWN, math.ceil(MOST_SHOWN * (at - first) / (last - first)))
 
 

@@ -1,1 +1,1 @@
-"""What processes write: read, told apart, stored and shown."""
+"""Output of processes: reading, splitting by rank, storing in logs, and showing on the console."""

@@ -1,4 +1,4 @@
-"""Hides stacks that Python writes because ranklaunch ended a process by SIGABRT: they are evidence, and no failure of the rank."""
+"""Filter that hides Python's stacks after ranklaunch's own SIGABRT: they are evidence, not a failure of the rank."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GOES_ON = re.compile(
 
 
 class WithoutStacks(Hiding):
-    """Sink that hides the lines of such a stack, up to the first line of another form."""
+    """Sink that hides the lines of such stacks, up to the first line of another form."""
 
     def __init__(self, show: Callable[..., None], tag: bytes) -> None:
         super().__init__(show, tag)

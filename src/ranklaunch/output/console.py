@@ -1,7 +1,7 @@
-"""The console: a descriptor that may be slow, closed or a file, and must never hold up the supervisor.
+"""Console: a descriptor that may be slow, closed or a file, but never blocks the supervisor.
 
-Bytes wait in a bounded queue. When the queue is full, `full` tells the readers of the ranks' pipes to pause, so a slow reader slows
-the ranks no more than necessary, and memory stays bounded.
+Bytes wait in a bounded queue. While the queue is full (`full`), the readers of the ranks' pipes pause, so memory stays bounded and the
+ranks are slowed no more than necessary.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ranklaunch.showing import printable
 from ranklaunch.system.loop import Loop
 
 HIGH = 4 * 1024 * 1024
-LOW = HIGH - 512 * 1024  # little below: whoever was held up waits for no more than this to pass, and then has its turn
-# A pipe that polls as writable takes this much without blocking, whoever else writes to it (Linux: one free page).
+LOW = HIGH - 512 * 1024  # little below HIGH, so a paused reader waits only until these bytes are written
+# A pipe that polls as writable takes this many bytes without blocking, even with several writers (Linux: one free page).
 SAFE = 4096
 MOST = 1024 * 1024
 MOST_PIECES = 64
@@ -31,26 +31,26 @@ NEWLINE = 0x0A
 PLAIN = "\x1b[0m"
 OF_RANKS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # colours
 OF_WORDS = {"failed": ";31", "a defect": ";31", "succeeded": ";32", "warning": ";33", "stopp": ";33"}
-FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
+FLUSH_S = 10.0  # at the end: wait for a console that takes no more bytes
 
 
 class Console:
-    """Queue of bytes for one descriptor. on_room: called when the queue has room again after it
-    was full."""
+    """Queue of bytes for one descriptor. on_room: called when a full queue has room again. lost: lines
+    dropped because of a full disk."""
 
     def __init__(self, fd: int, loop: Loop, on_room: Callable[[], object] | None = None) -> None:
         self.closed = False
         self.full = False
-        self.lost = 0  # lines that a full disk has not taken
-        self._whole = True  # whether what was written ends with a line
-        self._mended = False  # whether the queue begins with the end of a line that was lost
+        self.lost = 0
+        self._whole = True  # True if the written bytes end with a complete line
+        self._mended = False  # True if the queue begins with a line end that was added after a lost line
         self._loop = loop
         self.on_room = on_room
         self._queue: deque[memoryview] = deque()
         self._size = 0
         self._waiting = False
         self._fd, self._most, self._shared = _open(fd)
-        # It polls as writable where it takes a single byte, and would hold up who writes more.
+        # A terminal polls as writable if it takes a single byte; a longer blocking write would wait.
         self._terminal = self._shared and os.isatty(self._fd) and os.get_blocking(self._fd)
 
     def write(self, *pieces: bytes | memoryview) -> None:
@@ -65,7 +65,7 @@ class Console:
             self._size += len(piece)
         if not self._waiting:
             self._push()
-        if self._size > HIGH:  # once full, it is so until there is room for all: one more write does not change that
+        if self._size > HIGH:  # stays full until the size is below LOW
             self.full = True
 
     @property
@@ -95,7 +95,7 @@ class Console:
             except BlockingIOError:
                 break
             except OSError as error:
-                if error.errno not in NO_ROOM:  # the reader is gone: the ranks go on, their files have everything
+                if error.errno not in NO_ROOM:  # the reader is gone: the ranks go on, and their files have all lines
                     self._close()
                     return
                 self._lose()
@@ -114,17 +114,17 @@ class Console:
         try:
             return os.writev(self._fd, pieces)
         finally:
-            os.set_blocking(self._fd, True)  # as the others have it
+            os.set_blocking(self._fd, True)  # other processes share this descriptor
 
     def _lose(self) -> None:
-        """Drop the queue, as the disk is full; later lines may find room."""
+        """Drop the queue because the disk is full. Later lines may find room."""
         self.lost += self._lines() - self._mended
         self._mended = False
         self._queue.clear()
         self._size = 0
 
     def _next(self) -> list[memoryview]:
-        """Return the pending pieces, as much as one write may carry."""
+        """Return pending pieces for one write."""
         pieces, room = [], self._most
         for piece in itertools.islice(self._queue, MOST_PIECES):
             pieces.append(piece[:room])
@@ -163,11 +163,8 @@ class Console:
 
 
 class Terminal:
-    """Both consoles of the container, for as long as it lives: stdout shows the lines of ranks,
-    stderr those of ranklaunch.
-
-    env: says if colours are wanted.
-    """
+    """Both consoles of the container, during its whole life: stdout for lines of ranks, stderr for
+    lines of ranklaunch. env: NO_COLOR and TERM decide about colours."""
 
     def __init__(self, loop: Loop, env: Mapping[str, str]) -> None:
         self.out = Console(1, loop)
@@ -178,7 +175,7 @@ class Terminal:
         self._paints, self._paints_own = colours and os.isatty(1), colours and os.isatty(2)
 
     def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
-        """Print a text of ranklaunch's own. lines: quoted below it."""
+        """Print a message of ranklaunch. lines: quoted below it."""
         quoted = (line.decode(errors="backslashreplace") for line in lines)
         texts = [f"ranklaunch: {text}".split("\n")[0], *text.split("\n")[1:], *(f"  {line}" for line in quoted)]
         first, *others = map(printable, texts)
@@ -186,17 +183,16 @@ class Terminal:
         self._own.write("".join(f"{line}\n" for line in shown).encode(errors="backslashreplace"))
 
     def painted(self, tag: str, rank: int | None) -> str:
-        """Return the tag before the lines of a rank, or of another process, with its colour if
-        stdout is a terminal."""
+        """Return the tag of a rank or another process, coloured if stdout is a terminal."""
         return f"\x1b[{OF_RANKS[(rank or 0) % len(OF_RANKS)]}m{tag}{PLAIN}" if tag and self._paints else tag
 
     def hurry(self, seconds: float) -> None:
-        """Let no console take longer than the grace of a stop request."""
+        """Limit the final flush of both consoles to the given seconds, after a stop request."""
         self._flush_by = min(self._flush_by, self._loop.clock() + seconds)
 
     @property
     def late(self) -> bool:
-        """True once the time that hurry() gave is over."""
+        """True after the limit that hurry() set."""
         return self._loop.clock() > self._flush_by
 
     def flush_out(self) -> int:
@@ -207,8 +203,8 @@ class Terminal:
         self._flush(self._own)
 
     def _flush(self, console: Console) -> int:
-        """Wait as long as the reader takes bytes, and after a stop request within the grace.
-        Return the lines that were dropped."""
+        """Write the pending bytes as long as the reader takes some, at most until the limit of
+        hurry(). Return the number of dropped lines."""
         while console.pending:
             before, now = console.pending, self._loop.clock()
             deadline = min(now + FLUSH_S, max(self._flush_by, now + LEAST_FLUSH_S))
@@ -219,7 +215,7 @@ class Terminal:
 
 
 def _painted(line: str, text: str) -> str:
-    """Return a line of ranklaunch's own with the colour of its first word."""
+    """Return a line of ranklaunch in bold, with a colour by its first word."""
     colour = next((colour for word, colour in OF_WORDS.items() if text.startswith(word)), "")
     return f"\x1b[1{colour}m{line}{PLAIN}"
 
@@ -232,21 +228,21 @@ def colourful(env: Mapping[str, str]) -> bool:
 def _open(fd: int) -> tuple[int, int, bool]:
     """Return (descriptor, most bytes of one write, True for a shared descriptor that may block).
 
-    A descriptor of our own, opened anew, can be non-blocking without an effect on everybody with the shared one. If a new one is not
-    allowed (another user's pipe, a socket), small writes after a poll do not block either.
+    A newly opened descriptor can be non-blocking without an effect on other processes. If opening is not allowed (another user's pipe, a
+    socket), the shared one is used: small writes after a poll do not block either.
     """
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
-            return os.dup(fd), MOST, False  # never blocks; opened anew it would start at offset 0
-        own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+            return os.dup(fd), MOST, False  # a file never blocks; a new descriptor would start at offset 0
+        private = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:
         return fd, SAFE, True
-    return own, MOST, False
+    return private, MOST, False
 
 
 def _at(pieces: list[memoryview], place: int) -> int:
-    """Return the byte at a place in all pieces together."""
+    """Return the byte at an offset in all pieces together."""
     for piece in pieces:
         if place < len(piece):
             return piece[place]
@@ -258,6 +254,6 @@ def _writable(fd: int) -> bool:
     poll = select.poll()
     try:
         poll.register(fd, select.POLLOUT)
-        return bool(poll.poll(0))  # POLLERR too: the write then says what is wrong
+        return bool(poll.poll(0))  # also for POLLERR: the write then raises the error
     except (OSError, ValueError):
         return True

@@ -1,5 +1,5 @@
-"""Filters of the console for very many ranks: lines of some ranks, equal lines once, at most so
-many bytes. The files keep all lines."""
+"""Console filters for many ranks: lines of some ranks, equal lines once, and a limit of bytes. The
+logs keep all lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ranklaunch.plan.model import Console, Plan
 from ranklaunch.system.loop import Loop
 
 TICK_S = 0.25
-# What is shown when the budget is spent, besides rank 0; and the lines of a traceback below its first.
+# Lines of any rank that are shown even when the budget is spent. Lines of a traceback are shown too.
 _ALARMING = re.compile(
     rb"warn|error|exception|traceback|critical|fatal|fail|panic|abort|segmentation|killed|out of memory|\bOOM\b|\bnan\b|refused|"
     rb"timed? ?out",
@@ -44,14 +44,14 @@ class Crowd:
         self._loop = loop
         self._painted = painted
         self._alike = Alike(len(self._shown(plan))) if asked.merge else None
-        self._tags: dict[int, bytes] = {}  # by rank, or by a number below 0 of what is none
-        self._ticks = False
+        self._tags: dict[int, bytes] = {}  # by rank; by a negative number for other processes
+        self._tick_is_set = False
         self._bytes = 0
-        self._over = False
-        self._tracing: set[bytes] = set()  # tags of those in whose traceback we are
+        self._is_spent = False
+        self._in_traceback: set[bytes] = set()  # tags whose last line was within a traceback
 
     def of(self, rank: int | None, tag: str) -> tuple[Show, Show]:
-        """Return two sinks of untagged lines: one for lines that a file has too, one for lines that no file has."""
+        """Return two sinks for untagged lines: one for lines that are also in a file, one for lines that are in no file."""
         painted = self._painted(tag, rank).encode(errors="surrogateescape")
         aloud = partial(self._show_tagged, painted)
         if rank is not None and not self.shows(rank):
@@ -93,16 +93,16 @@ class Crowd:
     def _look(self) -> None:
         assert self._alike is not None
         self._give_groups(self._alike.due(self._loop.clock()))
-        if self._alike.waits and not self._ticks:
-            self._ticks = True
+        if self._alike.waits and not self._tick_is_set:
+            self._tick_is_set = True
             self._loop.after(TICK_S, self._tick)
 
     def _tick(self) -> None:
-        self._ticks = False
+        self._tick_is_set = False
         self._look()
 
     def _give_groups(self, groups: Iterable[Group]) -> None:
-        """Show groups of equal lines; neighbours of the same ranks together."""
+        """Show groups of equal lines. Neighbouring groups of the same ranks are shown together."""
         last: list[int] | None = None
         lines: list[bytes] = []
         for group in groups:
@@ -124,29 +124,29 @@ class Crowd:
         self._show(_tagged(tag, b"".join(lines)))
 
     def _give(self, tag: bytes, of_rank_0: bool, *pieces: Lines) -> None:
-        """Show whole lines, as far as the budget lasts."""
+        """Show complete lines within the budget; beyond it, lines of rank 0, warnings and errors."""
         lines = b"".join(pieces)
         shown = _tagged(tag, lines)
         self._bytes += len(shown)
-        if self._most and not self._over and self._bytes > self._most:
-            self._over = True
+        if self._most and not self._is_spent and self._bytes > self._most:
+            self._is_spent = True
             most = counted(self._most, "byte")
-            self._say(f"{most} of the ranks' lines are on the console (RANKLAUNCH_CONSOLE_MAX): from here on those of rank 0, "
-                      "warnings and errors alone; the logs have all")  # fmt: skip
-        if not self._over or of_rank_0:
+            self._say(f"the console has shown {most} of the ranks' lines (RANKLAUNCH_CONSOLE_MAX): from here on, it shows only lines "
+                      "of rank 0, warnings and errors; the logs have all lines")  # fmt: skip
+        if not self._is_spent or of_rank_0:
             self._show(shown)
-        elif tag in self._tracing or _ALARMING.search(lines):
+        elif tag in self._in_traceback or _ALARMING.search(lines):
             alarming = [line + b"\n" for line in lines[:-1].split(b"\n") if self._is_alarming(tag, line)]
             if alarming:
                 self._show(_tagged(tag, b"".join(alarming)))
 
     def _is_alarming(self, tag: bytes, line: bytes) -> bool:
         if _TRACEBACK.search(line):
-            self._tracing.add(tag)
-        elif tag in self._tracing and not _WITHIN.match(line):  # its last line names the error
-            self._tracing.discard(tag)
+            self._in_traceback.add(tag)
+        elif tag in self._in_traceback and not _WITHIN.match(line):  # the last line of a traceback: the error
+            self._in_traceback.discard(tag)
             return True
-        return tag in self._tracing or bool(_ALARMING.search(line))
+        return tag in self._in_traceback or bool(_ALARMING.search(line))
 
 
 def _tagged(tag: bytes, lines: bytes) -> bytes:

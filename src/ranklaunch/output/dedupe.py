@@ -1,9 +1,9 @@
-"""Equal lines of many ranks, merged as they come: each line once, with its ranks, and each rank's lines in their order.
+"""Merge of equal lines of many ranks: each line once, with its ranks, and each rank's lines in their order.
 
-Lines wait in one order for equal lines. A rank's next line joins the first equal one behind the last line shared by the rank. The
-rank's own lines in between, not yet written by any other rank, move in front of the joined line. A line without an equal one becomes
-the last of all. The first line is printed once all ranks are in it, once no rank has joined for a while, or after a time limit. So
-both delay and memory have a limit, for any output.
+All waiting lines form one list. A rank's next line joins the first equal line behind the last line that the rank shares. The rank's own
+lines in between, which no other rank has written yet, move in front of the joined line. A line without an equal one goes to the end of the
+list. The first line is printed when all ranks have joined, when no rank has joined for a while, or after a time limit. So both delay and
+memory are bounded, for any output.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import bisect
 from collections import deque
 from collections.abc import Iterator
 
-QUIET_S = 2.0  # after the last that has joined
-MOST_S = 30.0  # after the first
-MOST_COST = 16 * 1024 * 1024  # bytes of memory, about
-OF_LINE, OF_RANK = 500, 8  # bytes that each takes beside its text
-MOST_LOOKED = 16  # equal lines that one may join: of a line that a rank repeats there are very many
+QUIET_S = 2.0  # wait of a line after the last rank has joined
+MOST_S = 30.0  # wait of a line after the first rank
+MOST_COST = 16 * 1024 * 1024  # bytes of memory, approximately
+OF_LINE, OF_RANK = 500, 8  # bytes of a line and of a rank, besides the text
+MOST_LOOKED = 16  # equal lines that are tried: a rank may repeat a line many times
 
 
 class Group:
-    """Ranks with the same line. ranks: in the order of their writing. place: in the order of all. began: time of the first
-    rank; joined: of the last. alone: no other may join."""
+    """Line with its ranks. ranks: in the order of joining. place: position in the list of all lines. began: time of the first
+    rank. joined: time of the last rank. alone: no other rank may join."""
 
     __slots__ = ("alone", "began", "joined", "line", "place", "ranks")
 
@@ -34,7 +34,7 @@ class Group:
 
 
 class Rank:
-    """Lines of one rank. shared: place up to which the rank's lines are settled. own: later lines, which no other rank has written."""
+    """Lines of one rank. shared: place of the last line that another rank shares. own: later lines, which no other rank has written."""
 
     __slots__ = ("own", "shared")
 
@@ -43,41 +43,42 @@ class Rank:
         self.own: deque[Group] = deque()
 
     def stay(self, place: float) -> None:
-        """Its lines up to here do."""
+        """Settle the lines up to a place: they will not move any more."""
         while self.own and self.own[0].place <= place:
             self.own.popleft()
         self.shared = max(self.shared, place)
 
 
 class Alike:
-    """ranks: so many may write a line."""
+    """List of waiting lines. ranks: number of ranks that may write a line."""
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
         self._groups: dict[float, Group] = {}  # by place
-        self._order: list[float] = []  # the places, ascending
-        self._equal: dict[bytes, list[float]] = {}  # those with this line, ascending
+        self._order: list[float] = []  # all places, ascending
+        self._equal: dict[bytes, list[float]] = {}  # by line: its places, ascending
         self._of: dict[int, Rank] = {}
         self._next = 0.0
-        self._gone = -1.0  # the last place that was given away
+        self._gone = -1.0  # place of the last removed line
         self._cost = 0
 
     @property
     def waits(self) -> bool:
-        """Whether lines do."""
+        """True if lines wait."""
         return bool(self._order)
 
     def add(self, rank: int, lines: list[bytes], now: float) -> None:
-        own = self._of.setdefault(rank, Rank())
+        """Add lines of a rank."""
+        state = self._of.setdefault(rank, Rank())
         for line in lines:
-            group = self._match(line, rank, own.shared)
-            if group and self._make_way(own, group):
-                self._join(group, rank, own, now)
+            group = self._match(line, rank, state.shared)
+            if group and self._make_way(state, group):
+                self._join(group, rank, state, now)
             else:
-                own.own.append(self._begin(line, rank, now))
+                state.own.append(self._begin(line, rank, now))
 
     def alone(self, source: int, lines: bytes, now: float) -> None:
-        """Of what is no rank, such as a launcher: nothing is equal to it."""
+        """Add lines of a source that is no rank, such as a launcher. No other line joins them."""
         self._begin(lines, source, now, alone=True)
 
     def due(self, now: float) -> Iterator[Group]:
@@ -110,17 +111,17 @@ class Alike:
         self._cost += len(line) + OF_LINE
         return group
 
-    def _join(self, group: Group, rank: int, own: Rank, now: float) -> None:
-        own.stay(group.place)
+    def _join(self, group: Group, rank: int, state: Rank, now: float) -> None:
+        state.stay(group.place)
         if len(group.ranks) == 1:
             self._of[group.ranks[0]].stay(group.place)
         group.ranks.append(rank)
         group.joined = now
         self._cost += OF_RANK
 
-    def _make_way(self, own: Rank, group: Group) -> bool:
-        """Moves a rank's own lines in front of one that it is to join behind them; False where there is no room left between two."""
-        behind = [each for each in own.own if each.place > group.place]
+    def _make_way(self, state: Rank, group: Group) -> bool:
+        """Move a rank's own lines in front of the line that the rank joins. Return False if no places are left between two lines."""
+        behind = [each for each in state.own if each.place > group.place]
         if not behind:
             return True
         at = bisect.bisect_left(self._order, group.place)
@@ -142,7 +143,7 @@ class Alike:
         group.place = place
 
     def _take(self) -> Group:
-        """The first."""
+        """Remove and return the first line."""
         place = self._gone = self._order.pop(0)
         group = self._groups.pop(place)
         self._cost -= len(group.line) + OF_LINE + OF_RANK * (len(group.ranks) - 1)

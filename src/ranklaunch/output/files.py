@@ -1,6 +1,6 @@
-"""Files written by ranks, during reading: the file with the latest write, and the end of each.
+"""Files of ranks, during reading: their ends, sizes and times of the last write.
 
-A file stays open after its first read. If somebody removes or moves the file, reading goes on: its rank still writes there.
+A file stays open after its first read. After a removal or move of the path, reading goes on, because the rank still writes there.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from ranklaunch.output.pipe import TAIL
 from ranklaunch.system import disk
 
-AT_ONCE_NS = 250_000_000
-HELD_SHARE = 4  # of the descriptors that a process may have, the part that files of ranks may keep open
+AT_ONCE_NS = 250_000_000  # writes of two files within this time count as simultaneous
+HELD_SHARE = 4  # files of ranks may keep 1/4 of the process's descriptors open
 
 
 class Files:
-    """Files by their paths. on_gone: is told whenever one is read that has lost its path."""
+    """Open files by their paths. on_gone: called when a file without its path is read."""
 
     def __init__(self, on_gone: Callable[[str], None]) -> None:
         self._fds: dict[str, int] = {}
@@ -27,7 +27,7 @@ class Files:
 
     @contextlib.contextmanager
     def opened(self, path: str) -> Iterator[int]:
-        """Raises NotRegularError and OSError."""
+        """Give the descriptor of a file. Raises NotRegularError and OSError."""
         fd = self._held(path)
         if fd is None:
             fd = disk.own(path)
@@ -40,7 +40,7 @@ class Files:
                 os.close(fd)
 
     def end_of(self, path: str, begin: int = 0) -> bytes:
-        """At most TAIL bytes at the end of what is behind `begin`."""
+        """Return the last bytes of a file behind offset `begin`, at most TAIL."""
         try:
             with self.opened(path) as fd:
                 return os.pread(fd, TAIL, max(begin, os.fstat(fd).st_size - TAIL))
@@ -48,12 +48,12 @@ class Files:
             return b""
 
     def order(self, path: str) -> tuple[int, str]:
-        """Return the key for sorting by last write. Of two files written at once, a rank's stderr.log tells more: the program's
-        earlier output may be late in the other one, if passed on by tee."""
+        """Return the sort key for the order of last writes. If two files were written at the same time, stderr.log counts as the later
+        one: earlier output of the program may reach stdout.log late, for example through tee."""
         return self.written_at(path) - AT_ONCE_NS * path.endswith("stdout.log"), path
 
     def written_at(self, path: str) -> int:
-        """In nanoseconds."""
+        """Return the time of the last write, in nanoseconds; 0 if unknown."""
         state = self._state(path)
         return state.st_mtime_ns if state else 0
 
@@ -65,7 +65,7 @@ class Files:
         return {path: os.fstat(fd).st_size for path, fd in self._fds.items()}
 
     def close(self) -> None:
-        self._most = 0  # what is read from now on does not stay open
+        self._most = 0  # files that are read later do not stay open
         while self._fds:
             os.close(self._fds.popitem()[1])
 
@@ -77,7 +77,7 @@ class Files:
             return None
 
     def _held(self, path: str) -> int | None:
-        """None where there is none, or another file has its path."""
+        """Return the open descriptor of a path; None if there is none, or if another file has the path now."""
         fd = self._fds.get(path)
         if fd is None:
             return None

@@ -1,9 +1,9 @@
-"""Follower of the files into which a launcher lets its ranks write, so their lines reach the console
-with their own tags.
+"""Follower of the files that a launcher gives its ranks for output. Their lines reach the console with
+tags.
 
-inotify names the growing files; without an inotify instance the folder is read twice a second. Each
-growing file has one block read per turn of the loop, like a pipe. The bytes copied in all have a
-limit: if a file were our own output, each copy would grow the file, until the disk is full.
+inotify reports growing files; without inotify the folder is read twice a second. In each turn of the
+loop, one block of each growing file is read, like from a pipe. The number of copied bytes is limited:
+if one of the files were ranklaunch's own output, each copy would make the file longer.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ranklaunch.system.loop import Loop, Timer
 
 LOOK_AGAIN_S = 0.5
 MOST_COPIED = 16 * 1024**3  # bytes in one attempt
-LEAST_COPIED = 16 * 1024**2  # however full the disk is
-UNKNOWN_COPIED = 1024**3  # where the disk does not tell what is free, as some mounts of buckets
-OTHERS = "others"  # in place of a key, and the beginning of others
-MOST_TURNS = 64  # that read_all() takes: 16 MiB of a file
-FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop writes it several times
+LEAST_COPIED = 16 * 1024**2  # bytes, also on a full disk
+UNKNOWN_COPIED = 1024**3  # bytes if the free space is unknown, as on some mounts of buckets
+OTHERS = "others"  # key for ranks of an inner launcher, and prefix of such keys
+MOST_TURNS = 64  # turns of read_all(): 16 MiB of a file
+FREE_SHARE = 4  # 1/4 of the free space may be copied: a file that reads itself is written several times
 
 
 class Follower:
     """Reader of the files below a folder.
 
-    pattern: of paths below the folder; the matching group is the key of one of the outputs. on_trouble:
-    reports unread files. on_file: called for each new file. others: makes the output of a launcher
-    started by a rank: such launchers inherit the folder, and write into folders of their own there,
-    later than this node's launcher. kept: the files are the user's and of this start alone: they are
-    not copied.
+    pattern: of paths below the folder; its matching group is the key of an output. on_trouble: reports
+    files that are not read. on_file: called for each new file. others: makes the output for an inner
+    launcher, which a rank started. Inner launchers inherit the folder, and write into new folders
+    there, later than this node's launcher. kept: the files are the user's, from this start alone, and
+    are not copied.
     """
 
     def __init__(
@@ -54,24 +54,24 @@ class Follower:
         self._pattern = re.compile(pattern)
         self._outputs = dict(outputs)
         self._others = others
-        self._run = ""  # the folder of the launcher's own
-        self._keys: dict[str, str] = {}  # by the folder of another one
+        self._run = ""  # folder of this node's own launcher
+        self._keys: dict[str, str] = {}  # keys of inner launchers, by folder
         self._on_file = on_file
         self._on_trouble = on_trouble
-        self._seen: set[str] = set()
-        self._rounds: dict[str, str] = {}  # by key: where its rank writes now
-        self._newest: dict[str, list[str]] = {key: [] for key in outputs}  # the files there
+        self._known: set[str] = set()
+        self._rounds: dict[str, str] = {}  # by key: folder of the rank's round
+        self._newest: dict[str, list[str]] = {key: [] for key in outputs}  # by key: files in this folder
         self._refused: set[str] = set()  # paths that are no files
         self._loop = loop
         self._files = Files(self._on_gone)
-        self._lost = False
-        self._offsets: dict[str, int] = {} if kept else _sizes(folder)  # what an earlier start left is not shown again
+        self._warned_gone = False
+        self._offsets: dict[str, int] = {} if kept else _sizes(folder)  # bytes of an earlier start are not shown again
         self._earlier = {path[len(folder) + 1 :].partition("/")[0] for path in self._offsets}
         self._left = math.inf if kept else _budget(folder)
-        self._grown: dict[str, None] = {}  # paths of which more may be read, in the order of their turns
-        self._copied: dict[str, tuple[str, int]] = {}  # by key: the file that was copied from last, and how much since another was
-        self._first: dict[str, int] = {}  # of files for which others of their rank wait: how far they are read before these
-        self._ends: dict[str, int] = {}  # once finishing: how far each file is read
+        self._grown: dict[str, None] = {}  # paths with unread bytes, in the order of their turns
+        self._copied: dict[str, tuple[str, int]] = {}  # by key: last copied file, and its bytes since another file was copied
+        self._read_first: dict[str, int] = {}  # files that another file of the rank waits for: offset up to which they are read first
+        self._ends: dict[str, int] = {}  # after catch_up(): offset up to which each file is read
         self._folder = folder
         self._timer: Timer | None = None
         self._turn: Timer | None = None
@@ -85,7 +85,7 @@ class Follower:
 
     @property
     def idle(self) -> bool:
-        """True once all bytes that are known to be in the files have been read."""
+        """True if all known bytes in the files have been read."""
         return not self._grown
 
     def tail_of(self, key: str) -> bytes:
@@ -101,14 +101,14 @@ class Follower:
         return self._rounds.get(key, ""), self._last_of(key)
 
     def newest(self, key: str) -> list[str]:
-        """Return the files that a rank writes now."""
+        """Return the files of a rank's current round."""
         return self._newest.get(key, [])
 
     def is_newest(self, key: str, folder: str) -> bool:
         return self._rounds.get(key, "") == folder
 
     def pause(self, paused: bool) -> None:
-        """Read nothing while paused: the files keep the lines."""
+        """Pause or resume reading; the files keep the lines."""
         resumed = self._paused and not paused
         self._paused = paused
         if resumed:
@@ -116,7 +116,7 @@ class Follower:
             self._go_on()
 
     def read_all(self) -> None:
-        """Read what is in the files now, a few turns long, without waiting for the loop."""
+        """Read the bytes that are in the files now, for at most MOST_TURNS turns, without waiting for the loop."""
         self._visit(self._folder)
         for _ in range(MOST_TURNS):
             if not self._grown or self._paused:
@@ -124,7 +124,7 @@ class Follower:
             self._take_turn()
 
     def catch_up(self) -> None:
-        """Read what is in the files now, and no more; `idle` becomes True at its end."""
+        """Read up to the present ends of the files, then stop; `idle` is True then."""
         self._stop_looking()
         self._paused = False
         self._visit(self._folder)
@@ -145,10 +145,10 @@ class Follower:
         for path in sorted(self._grown, key=self._files.order):
             while path in self._grown:
                 self._copy(path, store)
-                bequeath("beat", "")  # gigabytes take longer than a supervisor may be silent
-        rests = [] if self._spent else sorted(self._seen, key=self._files.order)
+                bequeath("beat", "")  # heartbeat: gigabytes take longer than a supervisor may be silent
+        rests = [] if self._spent else sorted(self._known, key=self._files.order)
         tails = {output: self._last_of(key) for key, output in self._outputs.items() if rests}
-        for path in rests:  # ends without a line end come behind all lines of their rank
+        for path in rests:  # incomplete last lines come behind all lines of their rank
             rest, output = self._block(path), self._output_of(path)
             if output and rest:
                 output.feed(rest)
@@ -166,7 +166,7 @@ class Follower:
             self._loop.forget(self._inotify.fd)
         self._inotify.close()
 
-    # What may have grown
+    # Growing files
 
     def _on_change(self) -> None:
         for path in self._inotify.changed():
@@ -179,8 +179,8 @@ class Follower:
         self._go_on()
 
     def _watch(self, folder: str) -> None:
-        """Watch a folder and all folders below it. Links to folders are left out: they may lead
-        round."""
+        """Watch a folder and all folders below it. Links to folders are not followed: they may form a
+        cycle."""
         self._inotify.watch(folder)
         for parent, inner, names in os.walk(folder):
             for name in inner:
@@ -196,10 +196,10 @@ class Follower:
         self._go_on()
 
     def _on_gone(self, path: str) -> None:
-        """Look at a file by its descriptor: inotify reports nothing about a file without a path."""
-        if not self._lost:
-            self._lost = True
-            self._on_trouble(f"{path} was removed or moved away while its rank writes into it: its lines are shown all the same")
+        """Poll a file by its descriptor: inotify reports nothing about a file without a path."""
+        if not self._warned_gone:
+            self._warned_gone = True
+            self._on_trouble(f"{path} was removed or moved while its rank writes to it: its lines are still shown")
         if not self._timer and not self._ends:
             self._timer = self._loop.after(LOOK_AGAIN_S, self._look_again)
 
@@ -210,8 +210,8 @@ class Follower:
     def _note(self, path: str) -> None:
         if not self._output_of(path):
             return
-        if path not in self._seen:
-            self._seen.add(path)
+        if path not in self._known:
+            self._known.add(path)
             self._enter(path)
             if self._on_file:
                 self._on_file()
@@ -219,8 +219,8 @@ class Follower:
             self._grown[path] = None
 
     def _enter(self, path: str) -> None:
-        """Note the round of a new file. A launcher that starts its ranks anew gives them another
-        folder, and their tail begins anew."""
+        """Note the round of a new file. A launcher that restarts its ranks gives them another folder,
+        and their tails start again."""
         key, place = self._placed(path)
         if key != OTHERS and self._rounds.get(key, place) != place:
             self._outputs[key].tail = b""
@@ -249,10 +249,10 @@ class Follower:
                 self._outputs[key], self._newest[key] = self._others(rank), []
         return self._keys[run]
 
-    # What is read
+    # Reading
 
     def _go_on(self) -> None:
-        """Set the next turn, behind all other work of the loop."""
+        """Schedule the next turn, behind all other work of the loop."""
         if self._grown and not self._paused and not (self._turn and self._turn.callback):
             self._turn = self._loop.after(0, self._take_turn)
 
@@ -265,29 +265,31 @@ class Follower:
         self._go_on()
 
     def _waits(self, path: str) -> bool:
-        """Return True if a file must wait for files of its rank that were written before. They
-        are read as far as they were at the begin of the wait: else their later blocks would push
-        an exception out of the tail."""
+        """Return True if a file must wait for files of its rank that were written before.
+
+        These are read up to their size at the begin of the wait. Otherwise their later blocks would
+        push an exception out of the tail.
+        """
         others = [other for other in self._newest[self._placed(path)[0]] if other != path and other in self._grown]
         earlier = [other for other in others if self._files.order(other) < self._files.order(path)]
         for other in earlier:
-            self._first.setdefault(other, self._files.size(other))
-        if any(self._offsets.get(other, 0) < self._first[other] for other in earlier):
+            self._read_first.setdefault(other, self._files.size(other))
+        if any(self._offsets.get(other, 0) < self._read_first[other] for other in earlier):
             return True
         for other in others:
-            self._first.pop(other, None)
+            self._read_first.pop(other, None)
         return False
 
     def _copy(self, path: str, take: Callable[[Output, bytes], None]) -> None:
-        """Copy the next block of a file. A file without more bytes has no further turn for now."""
+        """Copy the next block of a file. A file without unread bytes gets no turn until it grows."""
         output = self._output_of(path)
         data = self._block(path)
         full = len(data) == READ
         whole = _whole(data) or (READ if full else 0)
         if not full:
             self._grown.pop(path, None)
-            if path in self._first:
-                self._first[path] = 0
+            if path in self._read_first:
+                self._read_first[path] = 0
         if output and whole:
             self._offsets[path] = self._offsets.get(path, 0) + whole
             take(output, data[:whole])
@@ -301,7 +303,7 @@ class Follower:
     def _block(self, path: str) -> bytes:
         try:
             with self._files.opened(path) as fd:
-                if os.fstat(fd).st_size < self._offsets.get(path, 0):  # emptied by a launcher that starts anew
+                if os.fstat(fd).st_size < self._offsets.get(path, 0):  # emptied by a restarted launcher
                     self._offsets[path] = 0
                 at = self._offsets.get(path, 0)
                 return os.pread(fd, max(0, min(READ, self._ends.get(path, at + READ) - at)), at)
@@ -316,7 +318,7 @@ class Follower:
             self._refused.add(path)
             self._on_trouble(f"{path} is {kind}, not a file that a rank writes: it is not read")
 
-    # How much
+    # Limit of copied bytes
 
     @property
     def _spent(self) -> bool:
@@ -326,13 +328,16 @@ class Follower:
         self._left -= size
         if self._spent:
             self._grown.clear()
-            self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
+            self._on_trouble(f"the limit for copies of the files below {self._folder} is reached: further lines are only in these files")
 
     def _last_of(self, key: str) -> bytes:
-        """Return the end of one output: the copied part, then the uncopied ends of its files. The last written file comes last, because it
-        has the reason of its rank's end. A line without its end comes before the part copied from its file since."""
+        """Return the end of one output: the copied part, then the uncopied ends of its files.
+
+        The last written file comes last, because it has the reason of the rank's end. An incomplete line of another file comes before the
+        part that was copied from the last file since.
+        """
         paths = sorted(self._newest[key], key=self._files.order)
-        if self._spent:  # nothing is copied any more
+        if self._spent:  # no more copies
             return joined(*(self._files.end_of(path) for path in paths))
         *others, end = [b"", *(self._files.end_of(path, self._offsets.get(path, 0)) for path in paths)]
         tail, (last, size) = self._outputs[key].tail, self._copied.get(key, ("", 0))
@@ -341,10 +346,10 @@ class Follower:
 
 
 def _rank_behind(folder: str) -> int | None:
-    """Return the rank that started the launcher writing into a folder, None if unknown."""
+    """Return the rank that started the inner launcher of a folder, None if unknown."""
     try:
         from ranklaunch.output import inner_launcher  # few ranks start launchers
-    except (OSError, ImportError):  # no descriptor left
+    except (OSError, ImportError):  # no free descriptor
         return None
     return inner_launcher.rank_behind(folder)
 
@@ -361,13 +366,13 @@ def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
 
 
 def _whole(data: bytes) -> int:
-    """Return the bytes up to the end of the last line or redrawn line: a rank's stdout and
-    stderr must not meet within one."""
+    """Return the number of bytes up to the end of the last line or redrawn line, because a rank's
+    stdout and stderr must not be mixed within a line."""
     return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
 
 
 def _budget(folder: str) -> int:
-    """Return how many bytes may be copied from the files below a folder."""
+    """Return the limit of bytes to copy from the files below a folder."""
     try:
         usage = os.statvfs(folder)
     except OSError:
@@ -378,8 +383,8 @@ def _budget(folder: str) -> int:
 
 
 def _paths(folder: str) -> Iterator[str]:
-    """Yield the paths of all files below a folder, without links to folders. stdout comes before
-    stderr, as in most last words."""
+    """Yield the paths of all files below a folder, without following links to folders. stdout.log
+    comes before stderr.log, which usually has the last output."""
     for parent, _, names in os.walk(folder):
         for name in sorted(names, reverse=True):
             yield os.path.join(parent, name)
@@ -391,7 +396,7 @@ def _sizes(folder: str) -> dict[str, int]:
     for path in _paths(folder):
         try:
             sizes[path] = os.lstat(path).st_size
-        except OSError:  # gone meanwhile
+        except OSError:  # removed meanwhile
             continue
     return sizes
 

@@ -1,4 +1,4 @@
-"""Sinks of console lines that hide some of them: rank logs keep every line."""
+"""Sinks that hide some lines from the console. The logs keep every line."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 
 class Hiding:
-    """Sink of tagged lines, passing on all but the hidden lines. tag: text before each line, or before none."""
+    """Sink that passes on all lines but the hidden ones. tag: text before each line; lines may come without it."""
 
     def __init__(self, show: Callable[..., None], tag: bytes) -> None:
         self._show = show
         self._tag = tag
 
     def __call__(self, *parts: bytes | memoryview) -> None:
-        """Take whole lines, in one piece or several."""
+        """Take complete lines, in one piece or several."""
         kept = b"".join(line for line in b"".join(parts).splitlines(keepends=True) if not self._hides(self._text(line)))
         if kept:
             self._show(kept)
@@ -28,7 +28,7 @@ class Hiding:
 
 
 class Without(Hiding):
-    """Sink hiding lines of a pattern: they are alike from every node's launcher, and only node 0's console shows them."""
+    """Sink that hides lines of a pattern. Every node's launcher writes these lines, and only node 0's console shows them."""
 
     def __init__(self, show: Callable[..., None], pattern: str, tag: str) -> None:
         super().__init__(show, tag.encode(errors="surrogateescape"))

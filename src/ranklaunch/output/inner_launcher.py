@@ -1,4 +1,4 @@
-"""Search for the rank that started a launcher, by the output folder of the launcher's ranks."""
+"""Search for the rank that started an inner launcher, by the output folder of the inner ranks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ _MOST_GENERATIONS = 64
 
 
 def rank_behind(folder: str) -> int | None:
-    """Return the rank above a process with an open file in the folder: its ancestor right below
-    this node's own launcher, with its number in its environment. None if that cannot be seen,
-    for example after the process has ended."""
+    """Return the rank above a process with an open file in the folder, None if unknown.
+
+    The rank is the ancestor that is a child of this node's own launcher; its environment has its
+    number. It is unknown, for example, after the process has ended.
+    """
     pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
     holder = next((pid for pid in pids if _holds(pid, f"{folder}/")), 0)
     line = _up_to(os.getpid(), holder) if holder else []
@@ -23,7 +25,7 @@ def rank_behind(folder: str) -> int | None:
 def _holds(pid: int, below: str) -> bool:
     try:
         return any(_target(f"/proc/{pid}/fd/{fd}").startswith(below) for fd in os.listdir(f"/proc/{pid}/fd"))
-    except OSError:  # gone, or another user's
+    except OSError:  # ended, or another user's process
         return False
 
 
@@ -35,8 +37,8 @@ def _target(link: str) -> str:
 
 
 def _up_to(root: int, pid: int) -> list[int]:
-    """Return the process and its ancestors below root, root's child last; empty if it does not
-    descend from root."""
+    """Return the process and its ancestors below root, root's child last; [] for a process that does
+    not descend from root."""
     line = [pid]
     while len(line) < _MOST_GENERATIONS and (process := tree.entry(line[-1])):
         if process.parent == root:

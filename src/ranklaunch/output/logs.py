@@ -1,7 +1,6 @@
-"""Output of an attempt's processes: into their files, to stdout, and their tails into the verdict.
+"""Output of an attempt's processes: into their files, to stdout, and tails for the verdict.
 
-Logs owns all pipes and files that are read. A console that cannot keep up holds them up, until the
-end of the job has begun.
+Logs owns all pipes and files that are read. A slow console pauses them, until the job begins to end.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
     from ranklaunch.output.demux import Demux
     from ranklaunch.output.follow import Follower
 
-ALL = "all"  # of RANKLAUNCH_CONSOLE_VICTIMS
-MOST_AGES = 16  # of ranks' last outputs that are said
-MOST_KEPT = 16  # files in which steps are looked for
-LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
+ALL = "all"  # value of RANKLAUNCH_CONSOLE_VICTIMS
+MOST_AGES = 16  # different ages of ranks' last outputs in a message
+MOST_KEPT = 16  # files that are searched for steps
+LAST_WORDS = 32 * 1024 * 1024  # bytes kept for a slow console at the end of a job, when ranks are no longer paused
 
 
 class Logs:
-    """Files, pipes and console of an attempt: sink() and read() for each process, follow() for
-    ranks that write into files; then let_go(), finish() and end(), in the order in which an attempt
-    ends.
+    """Files, pipes and console of an attempt.
 
-    by_rank: output of each rank. wall: turns seconds of the loop's clock into seconds since 1970.
+    Calls in order: sink() and read() for each process, follow() for ranks that write into files, then
+    let_go(), finish() and end() at the end of the attempt. by_rank: output of each rank. wall:
+    converts seconds of the loop's clock to seconds since 1970.
     """
 
     def __init__(self, loop: Loop, record: Record, terminal: Terminal, plan: Plan, wall: Callable[[float], float]) -> None:
@@ -47,15 +46,15 @@ class Logs:
         self._console = terminal.out
         terminal.out.on_room = self._go_on
         self._readers: list[PipeReader] = []
-        self._outputs: RankOutputs | None = None  # of ranks that a launcher starts
+        self._outputs: RankOutputs | None = None  # of a launcher's ranks
         self._follower: Follower | None = None
         self._demux: Demux | None = None
-        self._said: dict[int, bytes] = {}
-        self._at_end: dict[int | None, tuple[str, bytes]] = {}  # by rank: the folder of its round, and what it had written
-        self._launchers: list[tuple[Process, Output]] = []  # whose ranks write into files
+        self._tails_at_stop: dict[int, bytes] = {}
+        self._tails_at_exit: dict[int | None, tuple[str, bytes]] = {}  # by rank: folder of its round, and its tail
+        self._launchers: list[tuple[Process, Output]] = []  # launchers whose ranks write into files
         self.by_rank: dict[int, Output] = {}
-        # Of a program that starts its ranks itself: what all of them write.
-        self._first = plan.job.node.first_rank if plan.runs == PROGRAM and plan.job.node.slots else None
+        # A program that starts its ranks itself has one output for all of them, kept as that of the node's first rank.
+        self._first_rank = plan.job.node.first_rank if plan.runs == PROGRAM and plan.job.node.slots else None
         self._programs = [process for process in plan.processes if process.rank is None]
         self._trouble: list[str] = []
         self._letting_go = False
@@ -74,19 +73,19 @@ class Logs:
             self._on_trouble(text)
 
     def say_at_end(self, text: str) -> None:
-        """Print a text at the end, since it may have scrolled by until then."""
+        """Print a text at the end of the job, behind all lines of ranks."""
         self._trouble.append(text)
 
-    # What is read
+    # Reading
 
     def sink(self, process: Process, outputs: RankOutputs | None, alike: str = "") -> Sink:
-        """Return the sink for the output of a process. outputs: of the ranks started by the process. alike: regular expression of lines
-        written by every node's process."""
+        """Return the sink for the output of a process. outputs: of the ranks that the process starts. alike: regular expression for lines
+        that the process writes on every node."""
         show = _nowhere if process.quiet else self._show
-        hidden = alike if self._is_follower and outputs and outputs.folder else ""  # else lines of ranks may be among them
+        hidden = alike if self._is_follower and outputs and outputs.folder else ""  # without a folder, lines of ranks may match too
         own = self._output((process.log, *process.copies), process.tag, process.name, show, process.rank, hidden)
-        if self._first is not None and process in self._programs:
-            self.by_rank[self._first] = own
+        if self._first_rank is not None and process in self._programs:
+            self.by_rank[self._first_rank] = own
         if outputs and outputs.folder and not process.quiet:
             self._launchers.append((process, own))
         if not outputs or outputs.folder:
@@ -119,8 +118,8 @@ class Logs:
         return self._output((f"{process.log[: -len('.log')]}_of_{log}.log",), tag, f"{process.name} of {name}", self._show, None)
 
     def follow_kept(self, kept: RankOutputs | None, folder: str) -> None:
-        """Follow files that the user has ranks write: they are neither shown nor copied, but
-        have steps and exceptions. folder: of the file of one rank."""
+        """Follow files of ranks in a folder of the user. They are neither shown nor copied, but read
+        for steps and exceptions. folder: of one rank's file."""
         if self._follower or not kept:
             return
         from ranklaunch.output.follow import Follower
@@ -132,43 +131,43 @@ class Logs:
 
     @property
     def kept(self) -> list[str]:
-        """Return the paths of some files that the user has ranks write."""
+        """Return the paths of some files of ranks in a folder of the user, at most MOST_KEPT."""
         keys = [log.key for log in self._outputs.logs if not log.log] if self._outputs else []
         return [path for key in keys for path in (self._follower.newest(key) if self._follower else ())][:MOST_KEPT]
 
     def _tells_why(self, rank: int | None) -> bool:
-        """Return False if the rank's stderr goes to a file that is not read: an exception is
+        """Return False if the rank's stderr goes to a file that is not read: an exception would be
         there."""
         log = next((log for log in self._outputs.logs if log.rank == rank), None) if self._outputs and self._follower else None
         return not (log and self._follower) or bool(log.log) or any(path.endswith("/stderr.log") for path in self._follower.newest(log.key))
 
     def tail_of(self, rank: int | None) -> bytes:
-        """Return the tail of a launcher's rank, as it was at the begin of the stop. rank: None
-        for a process that is no rank."""
-        if rank in self._said:
-            return self._said[rank]
+        """Return the tail of a launcher's rank: at the begin of the stop, else at its exit, else now.
+        rank: None for a process that is no rank."""
+        if rank in self._tails_at_stop:
+            return self._tails_at_stop[rank]
         if not self._tells_why(rank):
             return b""
         key = self._outputs.key(rank) if self._outputs else ""
         if self._demux:
             return self._demux.tail_of(key)
-        folder, last = self._at_end.get(rank, ("", b""))
-        if not self._follower or (rank in self._at_end and self._follower.is_newest(key, folder)):
+        folder, last = self._tails_at_exit.get(rank, ("", b""))
+        if not self._follower or (rank in self._tails_at_exit and self._follower.is_newest(key, folder)):
             return last
         return self._follower.tail_of(key)
 
     def rank_ended(self, rank: int | None) -> None:
-        """Keep the tail of a rank that ended: later output comes from its orphaned workers."""
+        """Keep the tail of a rank at its exit: later output comes from its orphaned workers."""
         if self._follower and self._outputs and rank is not None:
-            self._at_end[rank] = self._follower.end_of(self._outputs.key(rank))
+            self._tails_at_exit[rank] = self._follower.end_of(self._outputs.key(rank))
 
     def hush(self) -> None:
-        """Keep the launchers' further lines off the console: they tell of the end, and the log has them."""
+        """Show no further lines of launchers: they are about the end of the job, and the logs have them."""
         for _, output in self._launchers:
             output.hush()
 
     def fold(self, ranks: Iterable[int]) -> None:
-        """Keep further lines of victims off the console: the logs have them. What they wrote before is shown."""
+        """Show no further lines of victims: the logs have them. Lines that they wrote before are shown."""
         self._has_folded = True
         outputs = [self.by_rank[rank] for rank in ranks if rank in self.by_rank and self._wants(rank)] if self._folds else []
         if outputs:
@@ -177,17 +176,17 @@ class Logs:
             output.fold()
 
     def unfold(self, ranks: Collection[int] | None) -> None:
-        """Show the folded lines of these ranks after all; None: of all ranks."""
+        """Show the folded lines of these ranks. ranks: None for all ranks."""
         for rank, output in self.by_rank.items() if self._has_folded else ():
             if ranks is None or rank in ranks:
-                before = output.unfold()
-                if before:
-                    self.say_at_end(f"{counted(before, 'more line')} of rank {rank}: {output.path}")
+                unshown = output.unfold()
+                if unshown:
+                    self.say_at_end(f"{counted(unshown, 'more line')} of rank {rank}: {output.path}")
         if self._crowd and self._has_folded:
             self._crowd.finish()
 
     def hides(self, rank: int) -> bool:
-        """True if the console does not have all lines of a rank."""
+        """True if the console has not shown all lines of a rank."""
         output = self.by_rank.get(rank)
         return not output or output.unshown > 0 or not self._wants(rank)
 
@@ -195,7 +194,7 @@ class Logs:
         return not self._crowd or self._crowd.shows(rank)
 
     def _read_all(self, outputs: Collection[Output]) -> None:
-        """Read what these have in pipes and files by now, and nothing that orphans of other ranks write."""
+        """Read the present bytes of these outputs in pipes and files. Other ranks' pipes are not read: orphans may write there."""
         for reader in self._readers:
             if reader.output in outputs or reader.output is self._demux:
                 reader.drain()
@@ -203,7 +202,7 @@ class Logs:
             self._follower.read_all()
 
     def say_last_output(self) -> None:
-        """Show on the console how long ago each rank wrote its last line."""
+        """Print the age of each rank's last output on the console."""
         now = self._loop.clock()
         ages = [(rank, _age(self.by_rank[rank].written_at, now)) for rank in sorted(self.by_rank)]
         alike = [(age, [rank for rank, _ in group]) for age, group in itertools.groupby(ages, key=itemgetter(1))]
@@ -223,7 +222,7 @@ class Logs:
         else:
             tag = self._terminal.painted(tag, rank)
         if hidden:
-            from ranklaunch.output.hiding import Without  # node 0 needs none of it
+            from ranklaunch.output.hiding import Without  # not needed on node 0
 
             show = Without(show, hidden, tag)
         times = self._times if loud else None
@@ -236,7 +235,7 @@ class Logs:
         name = log.key if log.rank is None else f"rank {log.rank}"
         try:
             return self._output((log.log,), log.tag, name, self._show, log.rank)
-        except OSError as error:  # no descriptor left, for one of very many ranks
+        except OSError as error:  # with very many ranks: no free descriptor
             self._on_trouble(f"cannot write {log.log}: {error.strerror}; its lines go to the console only")
             return self._output((), log.tag, name, self._show, log.rank)
 
@@ -252,7 +251,7 @@ class Logs:
         self._record.event("trouble", text=text)
         self._terminal.say(text)
 
-    # A console that cannot keep up
+    # Slow console
 
     def _show(self, *lines: bytes | memoryview) -> None:
         if self._letting_go and self._console.pending > LAST_WORDS:
@@ -273,15 +272,14 @@ class Logs:
     # The end
 
     def let_go(self) -> None:
-        """Stop waiting for a slow console: ranks that save a checkpoint on the way out must not wait for a reader. Their files have every
-        line."""
+        """Stop waiting for a slow console: ranks that save a checkpoint at the end must not wait for a reader. Their logs have all."""
         self._letting_go = True
         self._pause(False)
 
     def remember(self) -> None:
-        """Keep the tails of ranks: later output is about their being ended."""
-        if self._outputs and not self._said:
-            self._said = {rank: self.tail_of(rank) for rank in self._outputs.keys}
+        """Keep the tails of ranks at the begin of the stop: later output is about the stop."""
+        if self._outputs and not self._tails_at_stop:
+            self._tails_at_stop = {rank: self.tail_of(rank) for rank in self._outputs.keys}
 
     def finish(self) -> None:
         """Read the rest of the pipes and files."""
@@ -299,7 +297,7 @@ class Logs:
             self._crowd.finish()
 
     def end(self) -> None:
-        """Show the last lines of ranks, and then all trouble with the logs."""
+        """Show the last lines of ranks, then all problems with the logs."""
         self._unshown += self._terminal.flush_out()
         if self._unshown:
             self._terminal.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
@@ -307,14 +305,14 @@ class Logs:
             lost = counted(self._console.lost - self._lost, "line")
             self._terminal.say(f"the disk of the console was full: {lost} not shown")
         self._say_folded()
-        self._has_folded = False  # a stop request behind the verdict shows nothing more
+        self._has_folded = False  # a stop request after the verdict shows no folded lines
         if self._record.is_gone:
-            self._trouble.append(f"{self._record.folder} was removed or moved while the job ran, and the logs in it")
+            self._trouble.append(f"{self._record.folder}, with the logs, was removed or moved while the job ran")
         for text in self._trouble:
             self._terminal.say(text)
 
     def _say_folded(self) -> None:
-        """Say in one line what of victims and launchers the console has not shown."""
+        """Print one line with the numbers of hidden lines of victims and launchers, and their logs."""
         folded = {rank: output for rank, output in self.by_rank.items() if output.unshown} if self._has_folded else {}
         parts = []
         if folded:

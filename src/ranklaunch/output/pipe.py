@@ -1,5 +1,5 @@
-"""Output of one rank: raw into its files, whole lines with a tag to the console, and its tail
-kept for the verdict. Arrival times of each part of the files are in a file beside them."""
+"""Output of one rank: raw bytes into its files, complete lines with a tag to the console, and a tail
+for the verdict. A file beside the logs has the arrival times of their parts."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import folders
 
 READ = 256 * 1024
-TURN = 64 * 1024  # once the console was too slow: the smaller the turns, the sooner each rank has its own
+TURN = 64 * 1024  # bytes read at once after the console was too slow: small turns serve all ranks sooner
 PIPE = 1024 * 1024
 HEAP = 4 * 1024 * 1024
 F_SETPIPE_SZ = 1031
 TAIL = 32 * 1024  # bytes kept for the verdict
-LONGEST_LINE = 8 * 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
-BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown so often, so long after it stops, and when it is done
+LONGEST_LINE = 8 * 1024 * 1024  # a longer line is shown in pieces, to bound memory
+BAR_S = 5.0  # a progress bar (a line redrawn with carriage returns) is shown at this interval, this long after it stops, and at its end
 
 
 class Output:
-    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last
-    line without its newline.
+    """Output of one process. feed() stores and shows bytes that are cut anywhere; store() stores them
+    only; finish() also shows a last line without a line end.
 
-    show: takes whole lines, in one piece or several: joining a block costs as much as writing one.
-    on_first: called at the first bytes. after: sets a timer. times: keeps the arrival times of the
-    first file. aloud: shows lines that no file takes any more, also while other lines are hidden.
-    written_at: time of the last bytes. taken: bytes in all. unshown: lines since hush() or fold().
-    heard: called after each block. step_reader: reads steps from the output, once somebody asks for
-    them.
+    show: takes complete lines, in one piece or several, because joining a block costs as much as
+    writing it. on_first: called at the first bytes. after: sets a timer. times: keeps the arrival
+    times of the first file. aloud: shows lines that no file takes any more, even while other lines
+    are hidden. written_at: time of the last bytes. taken: all bytes so far. unshown: lines since hush()
+    or fold(). heard: called after each block. step_reader: reads steps from the output, if needed.
     """
 
     def __init__(
@@ -62,44 +61,44 @@ class Output:
         self.clock = clock
         self._on_trouble = on_trouble
         self._on_first = on_first
-        self._line = bytearray()  # begun, not ended
-        self._bar_shown = -BAR_S
-        self._bar = False  # whether the line that has begun redraws itself
-        self._ahead = b""  # what of it has not been fed yet
+        self._line = bytearray()  # the incomplete last line
+        self._bar_shown_at = -BAR_S
+        self._bar = False  # True if the incomplete line redraws itself
+        self._unfed = b""  # the part of a progress bar that is in the file but not fed yet
         self._drawn_at = 0.0
-        self._looks = False
-        self._stood = b""  # its state that was shown because it had stopped
-        self._folded: Callable[..., None] | None = None  # shows lines again, once they are folded
-        self._folded_at = 0  # bytes taken by then
+        self._look_is_due = False  # a timer for _look is set
+        self._shown_state = b""  # state of the bar that was shown because the bar had stopped
+        self._folded: Callable[..., None] | None = None  # the sink of lines to restore at unfold()
+        self._folded_at = 0  # bytes taken before fold()
         self.path = paths[0] if paths else ""
         self._files = [(path, disk.append(path)) for path in paths]
         self._timed = times.of(*self._files[0]) if times and self._files else None
 
     def feed(self, data: bytes) -> None:
         self.store(data)
-        self._ahead = b""
+        self._unfed = b""
         self._show(data)
 
     def draws(self, ahead: bytes) -> None:
-        """Take the state of a progress bar that is in the file and may still change before it is
-        fed."""
-        if self._bar and ahead != self._ahead:
-            self._ahead = ahead
+        """Note the newest state of a progress bar. The file has it, but it may still change before it
+        is fed."""
+        if self._bar and ahead != self._unfed:
+            self._unfed = ahead
             self._look_later()
 
     def hush(self) -> None:
-        """Write further lines to the files alone, as long as a file takes them."""
+        """Show no further lines, as long as a file takes them."""
         self._show_lines = self._count
 
     def fold(self) -> None:
-        """Write further lines to the files alone, until unfold()."""
+        """Show no further lines until unfold(); the files get them."""
         if not self._folded and self._files:
             self._folded = self._show_lines
             self._folded_at = self.taken - (0 if self._bar else len(self._line))
             self.hush()
 
     def unfold(self) -> int:
-        """Show what was folded, at most the last TAIL bytes, and what comes from here on. Return the number of lines before these."""
+        """Show the folded lines, at most the last TAIL bytes, and all further lines. Return the number of folded lines not shown."""
         if not self._folded:
             return 0
         self._show_lines, self._folded = self._folded, None
@@ -109,14 +108,14 @@ class Output:
         if size > len(self.tail):
             kept = kept.partition(b"\n")[2]
         self._line.clear()
-        self._bar, self._stood = False, b""
+        self._bar, self._shown_state = False, b""
         self._show(kept)
         if not self._files:
             self.end_line()
         return max(0, lines - kept.count(b"\n")) if size > len(self.tail) else 0
 
     def hide_stacks(self) -> None:
-        """Show no further stacks of Python that SIGABRT brings: ranklaunch is about to send it. The files get them."""
+        """Show no Python stacks that are written at SIGABRT, which ranklaunch is about to send. The files get them."""
         from ranklaunch.output.abort_stacks import WithoutStacks  # few stops need it
 
         self._show_lines = WithoutStacks(self._show_lines, self.tag)
@@ -137,11 +136,11 @@ class Output:
             self.heard()
 
     def end_line(self) -> None:
-        """Show the line that has begun: later bytes are no part of it."""
-        if self._line and _last_drawn(self._line) != self._stood:
+        """Show the incomplete line: later bytes do not belong to it."""
+        if self._line and _last_drawn(self._line) != self._shown_state:
             self._show_lines(self.tag + _last_drawn(self._line) + b"\n")
         self._line.clear()
-        self._bar, self._stood = False, b""
+        self._bar, self._shown_state = False, b""
 
     def finish(self) -> None:
         self.end_line()
@@ -171,7 +170,7 @@ class Output:
             return
         ended = data.rfind(b"\n") + 1
         if ended:
-            # One pass in C over a whole block of lines, however many there are; the last tag is that of the line that has begun.
+            # replace() tags a whole block of lines in one pass in C. The last tag would belong to the incomplete line, so it is cut.
             tagged = memoryview(data.replace(b"\n", b"\n" + self.tag))
             whole = tagged[: len(tagged) - len(self.tag) - (len(data) - ended)]
             self._show_lines(self.tag + self._line, whole)
@@ -180,18 +179,18 @@ class Output:
             self._line += data
 
     def _show_bars(self, data: bytes) -> None:
-        """Show a progress bar: its last state, and now and then a state before."""
+        """Show lines with a progress bar: its last state, and from time to time an earlier one."""
         data = with_returns_told((self._line + data).decode("latin-1")).encode("latin-1")
         *ended, line = data.replace(b"\r\n", b"\n").split(b"\n")
         if ended:
-            first = 1 if self._stood and _last_drawn(ended[0]) == self._stood else 0  # it has been shown as it is
+            first = 1 if self._shown_state and _last_drawn(ended[0]) == self._shown_state else 0  # this state was shown already
             if ended[first:]:
                 self._show_lines(b"".join([self.tag + _last_drawn(whole) + b"\n" for whole in ended[first:]]))
-            self._bar, self._stood = False, b""
+            self._bar, self._shown_state = False, b""
         drawn = [state for state in line.split(b"\r") if state]
         now = self.clock()
-        if len(drawn) > 1 and now - self._bar_shown >= BAR_S and drawn[-2] != self._stood:
-            self._bar_shown = now
+        if len(drawn) > 1 and now - self._bar_shown_at >= BAR_S and drawn[-2] != self._shown_state:
+            self._bar_shown_at = now
             self._show_lines(self.tag + drawn[-2] + b"\n")
         self._line = bytearray((drawn[-1] if drawn else b"") + (b"\r" if line.endswith(b"\r") else b""))
         self._bar |= b"\r" in line
@@ -200,31 +199,31 @@ class Output:
 
     def _look_later(self) -> None:
         self._drawn_at = self.clock()
-        if self._after and not self._looks:
-            self._looks = True
+        if self._after and not self._look_is_due:
+            self._look_is_due = True
             self._after(BAR_S, self._look)
 
     def _look(self) -> None:
         """Show the state of a progress bar that has stopped."""
-        self._looks = False
-        left = self._drawn_at + BAR_S - self.clock()
-        state = bytes(_last_drawn(self._ahead or self._line)) if self._bar else b""
-        if self._bar and left > 0 and self._after:
-            self._looks = True
-            self._after(left, self._look)
-        elif state and state != self._stood:
-            self._stood, self._bar_shown = state, self.clock()
+        self._look_is_due = False
+        remaining_s = self._drawn_at + BAR_S - self.clock()
+        state = bytes(_last_drawn(self._unfed or self._line)) if self._bar else b""
+        if self._bar and remaining_s > 0 and self._after:
+            self._look_is_due = True
+            self._after(remaining_s, self._look)
+        elif state and state != self._shown_state:
+            self._shown_state, self._bar_shown_at = state, self.clock()
             self._show_lines(self.tag + state + b"\n")
 
     def _count(self, *lines: bytes | memoryview) -> None:
-        if not self._files:  # a full disk: nobody else would have them
+        if not self._files:  # a full disk: no file has these lines
             self._show_aloud(*lines)
             return
         self.unshown += b"".join(lines).count(b"\n")
 
     def _cut_long_line(self, data: bytes) -> bytes:
-        """Show the begun line as far as it is too long, and return the rest of data. So a line is cut by its length alone, and not
-        by the arriving blocks."""
+        """Show the incomplete line in pieces of LONGEST_LINE, and return the rest of data. So the cuts depend on the length of the line
+        alone, not on the blocks in which it arrives."""
         ends = (data.find(b"\n"), data.find(b"\r"), len(data))
         end = min(at for at in ends if at >= 0)
         self._line += data[:end]
@@ -244,13 +243,12 @@ def joined(*parts: bytes) -> bytes:
 
 
 def _last_drawn(line: bytes | bytearray) -> bytes | bytearray:
-    """Return the state of a redrawn line that a terminal would show: the last one that is not
-    empty."""
+    """Return the state of a redrawn line that a terminal shows: the last nonempty one."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 def _character_start(data: bytearray, cut: int) -> int:
-    """Return the nearest place at or before cut where a UTF-8 character starts."""
+    """Return the last offset up to `cut` at which a UTF-8 character starts."""
     for back in range(4):
         if data[cut - back] & 0xC0 != 0x80:
             return cut - back
@@ -258,7 +256,7 @@ def _character_start(data: bytearray, cut: int) -> int:
 
 
 class Sink(Protocol):
-    """Taker of the output of a process: an Output, or a Demux that parts it into several."""
+    """Receiver of the output of a process: an Output, or a Demux that splits it by rank."""
 
     @property
     def tail(self) -> bytes: ...
@@ -267,8 +265,8 @@ class Sink(Protocol):
 
 
 class PipeReader:
-    """Reader that feeds a Sink from a pipe until all holders of the other end have closed it.
-    on_data: called after each block."""
+    """Reader that feeds a Sink from a pipe until all writers have closed the pipe. on_data: called
+    after each block."""
 
     def __init__(self, fd: int, output: Sink, loop: Loop, on_data: Callable[[], object] | None = None) -> None:
         self.output = output
@@ -296,18 +294,18 @@ class PipeReader:
             self.close()
 
     def drain(self) -> None:
-        """Read the bytes that are in the pipe now. A process that outlives its rank may go on to
-        write without end."""
-        left = PIPE
-        while left > 0 and not self.closed:
+        """Read the bytes that are in the pipe now, at most PIPE: an orphan of the rank may write
+        without end."""
+        remaining = PIPE
+        while remaining > 0 and not self.closed:
             try:
-                data = os.read(self._fd, min(READ, left))
+                data = os.read(self._fd, min(READ, remaining))
             except BlockingIOError:
                 return
             if not data:
                 self.close()
                 return
-            left -= len(data)
+            remaining -= len(data)
             self.output.feed(data)
 
     def pause(self, paused: bool) -> None:
@@ -331,24 +329,26 @@ class PipeReader:
 
 
 def hold_up(readers: Iterable[PipeReader], paused: bool) -> None:
-    """Pause readers, or let them go on: the one whose turn is longest ago first, as there may
-    not be room for all."""
+    """Pause readers, or let them go on. The reader with the earliest turn comes first, because the
+    console may not have room for all."""
     for reader in sorted(readers, key=attrgetter("read_at")):
         reader.pause(paused)
 
 
-@functools.cache  # once: a second piece would come from the heap, and be cleared
+@functools.cache  # only once: a second allocation would come from the heap and be cleared
 def keep_heap() -> None:
-    """Make glibc keep the memory of one block for the next. Else glibc returns the memory to the kernel
-    each time, and the kernel clears and maps the pages anew, one by one: more work than all other work
-    on the block. The release of a large piece raises the threshold (mallopt(3), M_MMAP_THRESHOLD);
-    nothing touches this piece, so it costs no memory."""
+    """Make glibc keep the memory of one block for the next.
+
+    Otherwise glibc returns the memory to the kernel each time, and the kernel clears and maps each page
+    again: more work than all other work on the block. The release of one large allocation raises the
+    threshold (mallopt(3), M_MMAP_THRESHOLD). The allocation is never touched, so it costs no memory.
+    """
     bytes(HEAP)
 
 
 def make_pipe() -> tuple[int, int]:
-    """Return (reading end, writing end) of a pipe, with much room if the system allows: a rank
-    that writes a burst need not wait."""
+    """Return (reading end, writing end) of a pipe. The pipe is large if the system allows that, so a
+    rank can write a burst without waiting."""
     keep_heap()
     readable, writable = os.pipe2(os.O_CLOEXEC)
     try:
@@ -358,19 +358,18 @@ def make_pipe() -> tuple[int, int]:
     return readable, writable
 
 
-# Arrival times: `ranklaunch logs` orders lines by them
+# Arrival times, for the order of lines in `ranklaunch logs`
 
-FLUSH_S = 0.25  # for so long are times kept in memory
-GRAIN_S, COARSE_S = 0.001, 0.01  # what a log grows by in this time is one part of it; the second while there are
-MOST_PARTS = 250  # more than so many in FLUSH_S
-ENDED = -1  # in place of a descriptor
+FLUSH_S = 0.25  # times are written this long after they were noted
+GRAIN_S, COARSE_S = 0.001, 0.01  # bytes that arrive within GRAIN_S are one part of a log; within COARSE_S after more than
+MOST_PARTS = 250  # parts in FLUSH_S
+ENDED = -1  # value of _fd after the end of the file
 
 
 class Times:
-    """File with the arrival times of the logs in a folder. After a failed write, the file ends early, and nothing else
-    changes.
+    """File with the arrival times of the logs in a folder. After a failed write the file ends early; the job goes on.
 
-    wall: turns seconds of the loop's clock into seconds since 1970. on_trouble: reports something else in the file's place.
+    wall: converts seconds of the loop's clock to seconds since 1970. on_trouble: reports a path that is no file.
     """
 
     def __init__(self, folder: str, node: int, loop: Loop, wall: Callable[[float], float], on_trouble: Callable[[str], None]) -> None:
@@ -380,18 +379,18 @@ class Times:
         self._wall = wall
         self._on_trouble = on_trouble
         self._fd: int | None = None
-        self._last: list[list[float] | None] = []  # of each log, its newest part that has not been written yet
-        self._parts: list[list[float]] = []  # [log, end, when its first byte came]
+        self._last: list[list[float] | None] = []  # by log: its newest unwritten part
+        self._parts: list[list[float]] = []  # unwritten parts: [log, end, arrival time of the first byte]
         self._grain_s = GRAIN_S
-        self._new = b""  # names that have not been written yet
+        self._new = b""  # unwritten lines with names of logs
 
     def of(self, path: str, fd: int) -> Callable[[int, float], None] | None:
-        """Return a function that notes a part of a log: its bytes, and when it came. None for a
-        log in another folder."""
+        """Return a function that notes a part of a log, with its size and its arrival time. Return
+        None for a log in another folder."""
         folder, name = os.path.split(path)
         if folder != self._folder or "\n" in name:
             return None
-        log, end = len(self._last), os.fstat(fd).st_size  # an earlier start may have written to it
+        log, end = len(self._last), os.fstat(fd).st_size  # from an earlier start, if not 0
         self._last.append(None)
         self._new += b"f %d %s\n" % (log, os.fsencode(name))
 
@@ -426,10 +425,10 @@ class Times:
         try:
             self._fd = disk.append(self._path) if self._fd is None else self._fd
             whole = os.write(self._fd, lines) == len(lines)
-        except OSError:  # a full disk is reported with the log that fails first
+        except OSError:  # a full disk: reported with the first log that fails
             whole = False
         except disk.NotRegularError as error:
-            self._on_trouble(f"{self._path} is {error.kind}, not a file: when lines came is not kept")
+            self._on_trouble(f"{self._path} is {error.kind}, not a file: times of lines are not kept")
             whole = False
         if not whole:
             self._end()

@@ -1,1 +1,1 @@
-"""Secrets, and what is shown without them: plans and environments by `redact`, what processes wrote and reasons by `said`."""
+"""Hiding of secrets: in plans, commands and environments by `redact`, in output and messages by `lines`."""

@@ -1,6 +1,6 @@
 """Forms of secrets in a text: by their name, as a member of a dictionary, in a URL or a header, behind an option of a program.
 
-Functions that take a text return it with the secrets of one form hidden.
+Functions with a text as parameter return the text with the secrets of one form hidden.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _KEYS_OF = (
     "api", "access", "secret", "private", "priv", "account", "encryption", "storage", "signing", "master", "hmac", "license",
     "subscription", "ssh", "deploy",
 )  # fmt: skip
-_TOKENS_OF = ("id", "hf", "api", "access", "auth", "refresh")  # where there are several, too
+_TOKENS_OF = ("id", "hf", "api", "access", "auth", "refresh")  # also in the plural: api_tokens
 _ONE_TOKEN_OF = ("bearer", "session", "csrf", "git", "github", "gitlab", "wandb", "slack", "bot", "jwt", "sas", "user")
-# From the last the key of the muster may follow.
+# ("job", "uid"): the key of the muster may be derived from the job's uid.
 _SECRET_PAIRS = {*((word, "key") for word in _KEYS_OF), *((word, "token") for word in _TOKENS_OF), ("job", "uid")}
 _SECRET_ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "accesskeyid", *map("".join, _SECRET_PAIRS),
     *(f"{who}{word}" for who in ("db", "user", "root", "admin", "redis", "my", "store", "key") for word in ("pass", "pwd", "pw")),
     *(f"{word}token" for word in _ONE_TOKEN_OF), "密码", "口令", "密钥", "令牌",
 )  # fmt: skip
-# Words of vocabulary and of counts, not of access: anywhere beside token, directly before it, and directly behind it.
+# Words about vocabulary and counts, not access: anywhere in a name with "token", directly before "token", and directly behind it.
 _COUNTS = {"num", "max", "min", "per", "mean", "special", "vocab"}
 _PLAIN_BEFORE = {
     "pad", "eos", "bos", "eod", "eot", "unk", "sep", "cls", "mask", "image", "video", "audio", "new", "start", "stop", "end", "drop",
@@ -36,11 +36,11 @@ _PLAIN_BEHIND = {
     "embedding", "embeddings", "emb", "logits", "probs", "logprobs", "shift", "merge", "size", "weight", "ratio", "num", "shape", "mask",
     "dtype", "bytes", "capacity", "chunk", "stride", "dataset", "cache",
 }  # fmt: skip
-_PLAIN_WITH = {"pass": {"rate", "ratio", "forward", "backward", "count", "low", "high", "band"}, "pw": {"conv"}}  # over data; of filters
-_WAYS = ("type", "method", "backend", "mode", "scheme")  # of auth
-STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk|密码|口令|密钥|令牌"  # one is in whatever is called like a secret
-_PLACES = ("PWD", "OLDPWD", "SSH_AUTH_SOCK")  # of a shell
-_OURS = ("RANKLAUNCH_PASS", "option --pass")  # what is passed on to the program
+_PLAIN_WITH = {"pass": {"rate", "ratio", "forward", "backward", "count", "low", "high", "band"}, "pw": {"conv"}}  # passes; filters
+_WAYS = ("type", "method", "backend", "mode", "scheme")  # auth_type and so on: no secret
+STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk|密码|口令|密钥|令牌"  # each name of a secret contains one of these
+_PLACES = ("PWD", "OLDPWD", "SSH_AUTH_SOCK")  # a shell's own variables
+_OURS = ("RANKLAUNCH_PASS", "option --pass")  # options that are passed on to the program
 _PLACE = r"(?:~|\.{0,2})/.*"
 _KEY_FILE = r".*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"
 _PLAIN = rf"(?is)[\d.,:]*|{_PLACE}|{_KEY_FILE}"
@@ -52,9 +52,9 @@ _THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 
 @functools.lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
-    """Return True if a variable or option of this name holds a secret. Platforms' own: S3_ACCESS_KEY_ID, MA_*_TOKEN, CRED*, ..."""
+    """Return True if a variable or option of this name holds a secret, also those of platforms: S3_ACCESS_KEY_ID, MA_*_TOKEN, CRED*."""
     words = re.split(r"[^a-z0-9\u4e00-\u9fff]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower())
-    if words[-1] in ("env", "url", "uri", "name", "var"):  # where it is, and not what
+    if words[-1] in ("env", "url", "uri", "name", "var"):  # the place of a secret, not the secret
         return False
     parts = [word[:-1] if word.endswith("s") and not word.endswith("ss") else word for word in words if word]
     if any(pair in _SECRET_PAIRS for pair in zip(parts, parts[1:])) or any(part.endswith(_SECRET_ENDS) for part in parts):
@@ -63,7 +63,7 @@ def is_secret(name: str) -> bool:
 
 
 def _is_token_secret(words: list[str]) -> bool:
-    """Return False for tokens of a vocabulary: these, mostly in the plural, are counted in training."""
+    """Return False for tokens of a vocabulary, which training counts."""
     before = {one for one, other in zip(words, words[1:]) if other == "token"}
     behind = {other for one, other in zip(words, words[1:]) if one == "token"}
     return _COUNTS.isdisjoint(words) and _PLAIN_BEFORE.isdisjoint(before) and _PLAIN_BEHIND.isdisjoint(behind)
@@ -77,7 +77,7 @@ def _has_secret_word(name: str, parts: list[str]) -> bool:
 
 
 def is_value_secret(name: str, value: str) -> bool:
-    """Return True if the value of an option or a variable is a secret: by its name or, for an ambiguous name, by its form too."""
+    """Return True if the value of an option or a variable is a secret: by its name or, for an ambiguous name, by its form."""
     if is_secret(name):
         return not _is_place(name, value) and not (name.lower().endswith("pass") and re.fullmatch(_DURATION, value))
     last = re.split(r"[._-]", name.lower())[-1]
@@ -88,13 +88,13 @@ def is_value_secret(name: str, value: str) -> bool:
 
 def _is_place(name: str, value: str) -> bool:
     """Return True for the path of a secret: RANKLAUNCH_SECRET_FILE=/run/key, CREDENTIALS=/etc/key.json."""
-    named = re.search(r"(?i)(?:file|path|dir|folder|ssh[-_]?keys?)$", name)
-    return bool(re.fullmatch(_PLACE, value, re.DOTALL) and (named or re.fullmatch(_KEY_FILE, value, re.DOTALL)))
+    is_name_of_path = re.search(r"(?i)(?:file|path|dir|folder|ssh[-_]?keys?)$", name)
+    return bool(re.fullmatch(_PLACE, value, re.DOTALL) and (is_name_of_path or re.fullmatch(_KEY_FILE, value, re.DOTALL)))
 
 
 def _looks_secret(value: str) -> bool:
-    """Return True for a long word of letters and digits, or a password as people think up; not for a name, a number or a path."""
-    if "/" in value:  # which a path has too, but in shorter words
+    """Return True for a long word of letters and digits, or a password as people choose them; not for a name, a number or a path."""
+    if "/" in value:  # base64 has slashes; a path has shorter words between them
         return bool(re.fullmatch(_BASE64, value)) and any(re.fullmatch(_MACHINE_MADE, part) for part in value.split("/"))
     return bool(re.fullmatch(_THOUGHT_UP, value)) or any(re.fullmatch(_MACHINE_MADE, part) for part in re.split("[-_.]", value))
 
@@ -115,7 +115,7 @@ def hidden_value(match: re.Match[str]) -> str:
 
 # Members of dictionaries as Python, YAML and Hydra write them, and NAME=value
 
-# {"name": "HF_TOKEN", "value": "x"}, as Kubernetes has variables
+# {"name": "HF_TOKEN", "value": "x"}: variables in Kubernetes
 _NAMED_VALUE = (
     r"(?i)(?<![\w.-])(?:name|key)['\"]?\s{0,8}[:=]\s{0,8}['\"]?(?P<name>[\w.-]{1,64})['\"]?\s{0,8},\s{0,8}"
     r"(?:['\"]?\w{1,32}['\"]?\s{0,8}[:=]\s{0,8}['\"]?[\w.-]{0,64}['\"]?\s{0,8},\s{0,8}){0,2}"  # members between
@@ -127,7 +127,7 @@ _VALUE_OF = (
     r"(?i)(?<![\w.-])value['\"]?\s{0,8}[:=]\s{0,8}(?P<value>'(?:[^']|'(?=\w)){0,400}'|\"(?:[^\"]|\"(?=\w)){0,400}\"|[^\s,;{}\[\]'\"]{1,400})"
     r"\s{0,8},\s{0,8}['\"]?(?:name|key)['\"]?\s{0,8}[:=]\s{0,8}['\"]?(?P<name>[\w.-]{1,64})"
 )
-# What YAML has before a value: !!str, !!python/unicode, !vault, &anchor
+# YAML's marks before a value: !!str, !!python/unicode, !vault, &anchor
 YAML_MARK = r"(?:!![A-Za-z/_.:]{1,64}|!<tag:[^\s>]{1,64}>|!\w{1,32}|&\w{1,32})"
 # {token: x, 'password': 'x'}, which is no JSON
 _MEMBER = (
@@ -162,12 +162,12 @@ def _assigned_to(name: str, equals: str, value: str) -> str:
 
 # URLs, headers of HTTP, elements of XML
 
-# A password may hold @ and /, so it goes on to the last @ before the next URL; digits and a slash after a host are a port.
+# A password may contain @ and /, so it extends to the last @ before the next URL. Digits and a slash after a host are a port.
 _URL_PASSWORD = r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@"
-# Who comes by HTTP with a name alone comes with a token; by ssh, or to a database, it is a user.
+# In an HTTP URL, a name without a password is a token. In other URLs (ssh, databases) it is a user.
 _URL_TOKEN = r"(?i)(https?://)[^/\s:@?#]+(?=(?::|:x-oauth-basic)?@)"
 _URL_QUERY = r"(?<=[?&#])([\w.~-]{1,64})=([^&#\s'\"<>]+)"
-_WEBHOOK = (  # whoever has it may write there
+_WEBHOOK = (  # the URL alone gives access
     r"(?<=://)(hooks\.slack\.com/|discord(?:app)?\.com/api/webhooks/\d{1,20}/|api\.telegram\.org/bot"
     r"|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/)[\w/:-]{8,}"
 )
@@ -179,11 +179,11 @@ _HEADER = (
 _COOKIE = r"(?i)(\b(?:set-)?cookie['\"]?\s{0,4}[:=]\s{0,4}['\"]?)[\w.!#$%&*+^`|~-]{1,64}=[^'\"}\r\n]*"
 _BEARER = r"(?i)\b(bearer\s{1,4})(?=[^\s\d]{0,64}\d)[\w.~+/=-]{6,}"
 _ELEMENT = r"(<((?:[\w.-]{1,64}:)?[\w.-]{1,64})(?:\s[^<>]{0,200})?>)(?:<!\[CDATA\[)?[^<]+(?=</\2)"
-_PROPERTY = r"(<name>\s{0,8}([\w.-]{1,128})\s{0,8}</name>\s{0,64}<value>)[^<]+(?=</value>)"  # as Hadoop's settings
+_PROPERTY = r"(<name>\s{0,8}([\w.-]{1,128})\s{0,8}</name>\s{0,64}<value>)[^<]+(?=</value>)"  # Hadoop's settings
 
 
 def url(text: str) -> str:
-    """Hide the password, the token and the signature of every URL; tokens and signatures of a query also outside a URL."""
+    """Hide passwords, tokens and signatures in URLs; in a query, also outside a URL."""
     if "://" not in text:
         return re.sub(_URL_QUERY, _query, text) if "&" in text else text
     text = re.sub(_WEBHOOK, rf"\1{HIDDEN}", text) if re.search(_WEBHOOKS, text) else text
@@ -198,7 +198,7 @@ def _query(match: re.Match[str]) -> str:
 
 
 def headers(text: str) -> str:
-    """Hide the values of Authorization:, Cookie: and Bearer, and of XML elements whose names are those of secrets."""
+    """Hide the values of Authorization:, Cookie: and Bearer, and of XML elements with the name of a secret."""
     if "</" in text:
         for pattern in (_ELEMENT, _PROPERTY):
             text = re.sub(pattern, _element, text)
@@ -216,11 +216,12 @@ def _element(match: re.Match[str]) -> str:
 
 # Programs that take secrets in ways of their own: mysql -pX, aws configure set token X
 
-_OF_CURL = r"-[\d#aBfgGiIjJklLMnNOpqRsSvZ]{0,8}[uUb]"  # with others that take no value: -sSfu
-# Programs that take a secret by an option of one letter, which means something else elsewhere; behind one of these, or joined to it.
+_OF_CURL = r"-[\d#aBfgGiIjJklLMnNOpqRsSvZ]{0,8}[uUb]"  # may be joined to options without a value: -sSfu
+# Programs with options for a secret that have another meaning in other programs. Per program: option joined to its value, option with the
+# value behind it, and pattern of the value.
 _OPTIONS_OF = {
     **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump"), ("-p", "", "")),
-    "sshpass": (r"-p(?![0-9]{1,5}(?![^\s'\"]))", "-p", r"(?![0-9]{1,5}(?![^\s'\"]))[^\s'\",;)}\]]+"),  # not the port of the ssh behind it
+    "sshpass": (r"-p(?![0-9]{1,5}(?![^\s'\"]))", "-p", r"(?![0-9]{1,5}(?![^\s'\"]))[^\s'\",;)}\]]+"),  # not the port of a following ssh
     "redis-cli": ("-a", "-a", ""),
     "curl": (_OF_CURL, f"{_OF_CURL}|--user|--proxy-user|--cookie", ""),
     "wandb": ("", "login", r"[A-Za-z0-9_-]{20,}"),
@@ -233,15 +234,15 @@ _BETWEEN = r"['\"]?,?[\s=]\s{0,8}['\"]?"
 _PROGRAM = rf"(?<![\w.-])(?:{'|'.join(name.replace(' ', _BETWEEN) for name in _OPTIONS_OF)})(?=[\s'\"])"
 _PROGRAM_NAMES = tuple({name.split()[0] for name in _OPTIONS_OF})
 _ANY_PROGRAM = "|".join(_PROGRAM_NAMES)
-_WITHIN = r"[,;)}\]](?=\w)"  # a value, where it ends others
-# aws configure set NAME VALUE; of a word that others use too, the value must look like one
+_WITHIN = r"[,;)}\]](?=\w)"  # such a character within a value, not at its end
+# aws configure set NAME VALUE. Behind a common word such as `set`, the value must look like a secret.
 _SET = (
     rf"(?i)((?<![\w.-])(?:(?:aws|conda|git|npm|pip3?|poetry|yarn){_BETWEEN}config(?:ure)?(?:{_BETWEEN}(?:set|--?[a-z-]{{1,32}})){{0,4}}"
     rf"|(set|--set|setenv|export|setx|-g?env|(?-i:ENV))){_BETWEEN}(?://[\w.:/-]{{1,128}}:)?)([A-Za-z_][\w.-]{{0,63}})({_BETWEEN})"
 )
-_SETTER = "(?i)set|export|config|env"  # few lines have one
+_SETTER = "(?i)set|export|config|env"  # quick check, because few lines have one
 _GUESSED = r"(?=.{0,64}\d).{6,}"
-_UNIT = "\x1f"  # blank, for what is between words
+_UNIT = "\x1f"  # joins words into a text; counts as a blank in patterns
 
 
 def programs(text: str, ends: str = r"\s'\",;)}\]") -> str:
@@ -278,4 +279,4 @@ def in_words(words: Iterable[str]) -> list[str]:
     ):
         return words
     hidden = programs(_UNIT.join(words), _UNIT).split(_UNIT)
-    return hidden if len(hidden) == len(words) else words  # one of them has such a character itself
+    return hidden if len(hidden) == len(words) else words  # a word contains the joining character itself

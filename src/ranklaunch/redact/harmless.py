@@ -1,22 +1,22 @@
-"""Harmless text behind the name of a secret: code, counts, words about a secret."""
+"""Rules for harmless text behind the name of a secret: code, counts, words about a secret."""
 
 from __future__ import annotations
 
 import re
 
-BRACKETS = ("{", "[", "(")  # of what has members, all of which are hidden
+BRACKETS = ("{", "[", "(")  # behind these, all members are hidden
 _NUMBERS = re.compile(r"[\[({][\d\s,.-]{0,4096}[\])}]")  # ids of tokens
 SUBSCRIPT = re.compile(r"[A-Za-z_][\w.]{0,63}\[(?:(['\"])[\w.-]{1,64}\1|[A-Za-z_][\w.]{0,63})\]")
 _NAMES_CODE = re.compile(  # os.getenv("X"), self.token, "[UNK]"
     r"(?:os\.)?(?:getenv|environ\.get)\((['\"])\w{1,64}\1\)|(?:self|args|cfg|config)(?:\.[A-Za-z_]\w{0,63}){1,4}"
     r"|(['\"]?)[\[<]\|?[A-Za-z][A-Za-z_]{1,20}\|?[\]>]\2|torch\.Size\(\[[\d, ]{0,64}\]\)"
 )
-# What is said in place of a secret, or of one
+# Words in place of a secret, or about one
 SAID_OF_ONE = "(?:null|nil|none|ok|true|false|yes|no|on|off|enabled|disabled|required|expired|missing|invalid|unset|success)"
 WORDS = re.compile(rf"(?i:{SAID_OF_ONE}|test_\w{{1,64}}|-?\d{{1,2}}|-?\d{{1,3}}\.\d{{1,6}}|\dx\d)")
 _GOES_ON = re.compile(r"(?:must|not|cannot|should|was|is|has|may|needs?|command|timed|unknown|unable|failed|denied) [a-z]")  # as in prose
 _SOURCES = "py|pyx|c|cc|cpp|cxx|cu|h|hpp|cuh|go|rs|java|js|ts|sh|pl|rb|yaml|yml|toml|ini|cfg"
-# Where the word means something else: patterns of the name, of the text before it, of the text up to the value, and of the value.
+# Other meanings of such a name: patterns of the name, of the text before it, of the text up to the value, and of the value.
 _OTHER_MEANINGS = (
     (r"^(?!-).*[a-z0-9](?:Error|Exception|Warning)$", "", "", ""),
     (rf"^(?!-).*\.(?:{_SOURCES})$", "", "", r"^\d{1,7}(?::\d{0,7}){0,2}:?$"),
@@ -24,25 +24,23 @@ _OTHER_MEANINGS = (
     (r"(?i)^token$", r"(?i)\b(?:unknown|unexpected|expected) $", "", r"^(?!['\"]?(?:(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z]).{6,}|.{16,})$)"),
     (r"(?i)^--pass$", r"template option $", "", ""),
     (r"(?i)^pass$", r"(?i)\b(?:first|second|fast|graph|fusion|optimi[sz]\w{1,6}|compil\w{1,6}|[\w.]{0,16}inductor) $", "", ""),
-    ("", r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):$", ":$", ""),  # by the loggers of Python: WARNING:auth:
+    ("", r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):$", ":$", ""),  # Python's logging: WARNING:auth:
 )
-# Counts, words that are said of secrets, folders: patterns of the name and of the value.
+# Counts, words about secrets, folders: patterns of the name and of the value.
 _HARMLESS = (
     ("", rf"^{WORDS.pattern}$"),
     (r"^pwd$", r"^/(?:home|root|workspace|work|tmp|opt|mnt|data|usr|var|app|code|scratch|srv)(?:/[\w.-]{1,64}){0,32}/?$"),
-    (r"^(?!.*(?:auth|access|api|session|csrf|refresh|secret|user|otp|mfa|login))[a-z]\w{0,32}_token$", r"^-?\d{1,6}$"),  # with a count
+    (r"^(?!.*(?:auth|access|api|session|csrf|refresh|secret|user|otp|mfa|login))[a-z]\w{0,32}_token$", r"^-?\d{1,6}$"),  # a count
     (r"(?i)^token$", r"^\d{1,7}$"),
     (r"(?i)^pass$", r"^\d{1,4}/\d{1,4}$"),
 )
-MOST_QUOTED = 4096  # characters between quotes; where there are more, the rest of the line is hidden
-_BEFORE = 40  # characters, where argparse names what it refuses
+MOST_QUOTED = 4096  # characters between quotes; if there are more, the rest of the line is hidden
+_BEFORE = 40  # characters before a name that are searched
 
 
 def is_code(match: re.Match[str], value: str) -> bool:
-    """Return True for code without a secret: a call without text, os.environ["X"], numbers.
-
-    Also for the placeholder of an option's value in a program's help.
-    """
+    """Return True for code without a secret: a call without text, os.environ["X"], numbers. Also for the placeholder of an option's value
+    in a help text."""
     names = (match[1] or "").strip("-").replace("-", "_").upper(), (match[2] or "").rpartition(".")[2]
     if value in filter(None, names) or any(pattern.fullmatch(value) for pattern in (_NUMBERS, SUBSCRIPT, _NAMES_CODE)):
         return True
@@ -51,8 +49,8 @@ def is_code(match: re.Match[str], value: str) -> bool:
 
 
 def is_no_access(line: str, match: re.Match[str], at: int, value: str) -> bool:
-    """Return True where the word means something else: predicted token: Paris, token: 17, pass: 1/3, WARNING:auth:retrying, auth.py:42,
-    and in the name of an exception."""
+    """Return True if the name has another meaning: predicted token: Paris, token: 17, pass: 1/3, WARNING:auth:retrying, auth.py:42. Also
+    within the name of an exception."""
     before = line[max(0, match.start() - _BEFORE) : match.start()]
     if _is_one(_OTHER_MEANINGS, match[1] or match[2], before, match[0], value):
         return True
@@ -60,12 +58,12 @@ def is_no_access(line: str, match: re.Match[str], at: int, value: str) -> bool:
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Return True for a count, a word that is said of secrets, or a folder: none lets anybody in."""
+    """Return True for a count, a word about secrets, or a folder: none of these gives access."""
     return _is_one(_HARMLESS, name, value)
 
 
 def _is_one(rows: tuple[tuple[str, ...], ...], *texts: str) -> bool:
-    """Return True if all patterns of a row are found, each in its text."""
+    """Return True if all patterns of some row match, each its own text."""
     return any(all(map(re.search, row, texts)) for row in rows)
 
 

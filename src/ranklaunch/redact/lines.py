@@ -1,4 +1,4 @@
-"""Lines of output without their secrets, also if a value stands in the line after its name."""
+"""Lines of output without their secrets, also if a value is in the line after its name."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ranklaunch.redact import forms, harmless
 from ranklaunch.redact.forms import HIDDEN, STEMS
 from ranklaunch.redact.patterns import TOKENS
 
-# How names and values stand in a line
+# Forms of names and values in a line
 
-CONTROL = re.compile(r"(?:\x1b|\\{1,16}(?:x1[bB]|u001[bB]|033|e))\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what moves a cursor
-IS = r"\s{0,32}(?::=|[=-]>|=(?!=)|:(?![:=])|：|＝|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
-# What stands before a quote where a text was quoted again, or has bytes: {\\"token\\": \\"x\\"}, b'token'
+CONTROL = re.compile(r"(?:\x1b|\\{1,16}(?:x1[bB]|u001[bB]|033|e))\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # sequences for colours and cursor
+IS = r"\s{0,32}(?::=|[=-]>|=(?!=)|:(?![:=])|：|＝|\.{3,64}\s)\s{0,32}"  # also in aligned lists of settings: token = x, token ..... x
+# Prefix of a quote in a text that was quoted again, or in bytes: {\\"token\\": \\"x\\"}, b'token'
 QUOTED_AGAIN = re.compile(r"\\{1,16}(?=['\"])|(?<![\w\"-])[bBuU](?=\\{0,16}\")|(?<![\w'-])[bBuU](?=\\{0,16}')")
-# A line end or a tab in a text that was quoted is white space as long as it was, so that it is no letter of the name behind it.
+# A written line end or tab (\n, \t) becomes white space of the same length, so that its letter does not join the next name.
 _WRITTEN = re.compile(r"\\{1,16}[nrt]")
 _BLANKS = str.maketrans("\\nrt", "\x1c\x1d\x1e\x1f")
 _BACK = {blank: letter for letter, blank in _BLANKS.items()}
 BREAK = r"[\x1c-\x1f]"
-TAG = r"(?:\[[^\]\s]{1,40}\]:?\s)?"  # of a rank
+TAG = r"(?:\[[^\]\s]{1,40}\]:?\s)?"  # a rank's tag
 
 
 def with_breaks(text: str) -> str:
@@ -40,46 +40,46 @@ def without_breaks(text: str) -> str:
 # One line
 
 _ESCAPE = "\x1b"
-# "token": "x\"y", where what is quoted has such quotes itself: up to where the value begins. The same with more \ in a text quoted again.
+# "token": "x\"y", a quoted value with quotes of its own; the pattern ends where the value begins. Text that was quoted again has more \.
 _QUOTED = re.compile(rf"(?<![\w.-])([\w.-]{{1,64}})\\{{0,16}}(?:['\"]?{IS}|['\"],\s?)(\\{{0,16}})(['\"])")
-# --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where
-# the value begins
+# --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"); the pattern
+# ends where the value begins
 _NAME = re.compile(
     rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{STEMS}))"
     rf"(?:(-{{1,2}}[\w.-]{{1,64}})(?:{IS}|\s{{1,8}}|['\"], ?(?=['\"]))|([\w.-]{{1,64}})"
     rf"(?::\s?[\w.\[\], |]{{1,64}}\s?=\s?(?=['\"{{\[(])|['\"]?{IS}|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
 )
-_PROSE = re.compile(  # the token is X, API key provided: X, of a word that looks like one
+_PROSE = re.compile(  # the token is X, API key provided: X; only if X looks like a secret
     r"(?i)(?<![\w.-])((?:(?:password|passwd|passphrase|secret|token|api[ _-]?key)\s{1,4}(?:is|was)\s{0,4}:?"
     r"|(?:password|passwd|passphrase|api[ _-]?key)(?:\s{1,4}(?:provided|given|used))?:?"
     r"|(?:invalid|bad|wrong|expired|revoked|unknown)\s{1,4}(?:secret|token):?)\s{1,4}['\"]?)"
     r"(?=[^\s'\"]{0,64}\d)(?=[^\s'\"]{0,64}[a-z])[^\s'\",;)}\]]{6,}"
 )
-_SPACED = re.compile(  # Secret Access Key: X, wandb.login(key="X"), a line of .netrc, and what wandb says of this file
+_SPACED = re.compile(  # Secret Access Key: X, wandb.login(key="X"), a line of .netrc, and wandb's message about this file
     r"(?i)(\b(?:(?:secret|api|account|private) (?:access )?key|(?:access|auth) (?:key|token))\s{0,8}[:=]\s{0,8}['\"]?"
     r"|\blogin\([^()'\"]{0,100}\bkey\s?=\s?['\"]|\blogin\s{1,4}\S{1,128}\s{1,4}password\s{1,4}"
     r"|\bnetrc file:\s{1,4}(?![~/.]|[a-z]:\\))"
     rf"(?!{harmless.SAID_OF_ONE}(?:[\s,;.)]|$))[^\s'\",;)}}\]]+"
 )
 _BAR = r"|\u2502\u2503\u2551"  # between cells
-_CELLS = re.compile(  # | password | X |, of a word that is more than letters, as a heading is not
+_CELLS = re.compile(  # | password | X |, with more than letters in X: a heading has letters only
     rf"([{_BAR}]\s{{0,64}}[*`]{{0,2}}(-{{0,2}}[A-Za-z][\w.-]{{0,63}})[*`:]{{0,3}}\s{{0,64}}[{_BAR}]{{1,2}}\s{{0,64}})"
     rf"(?=[A-Za-z _-]{{0,64}}[^A-Za-z _{_BAR}-])([^{_BAR}]{{1,400}})(?=[{_BAR}])"
 )
 _ATTRIBUTES = re.compile(r"(\b(?:key|name)=(['\"])([\w.-]{1,64})\2\s{1,8}value=(['\"]))([^'\"]{1,400})(?=\4)")  # of XML
-_PAIR = re.compile(r"(?<![\w.\])])\(['\"]")  # what begins one, and no call
-# Elsewhere they are two names.
+_PAIR = re.compile(r"(?<![\w.\])])\(['\"]")  # the beginning of a pair, not of a call
+# Calls with a name and its value. In other calls, two quoted words are two names.
 _CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv", "getenv", "environ.get") for quote in "'\"")
-_COLUMNS = re.compile(  # password   X, of a word that looks like one, and no number, version or path
+_COLUMNS = re.compile(  # password   X; only if X looks like a secret, not like a number, version or path
     r"(\s*([A-Za-z][\w.-]{0,63})(?:\t|\s{2})\s{0,200})(?!\d{1,9}[.x:e]\d|[~./]|\d{1,9}[A-Za-z%/]{1,5}\s*$)"
     r"(?=[^\d\s]*\d)(?=[^A-Za-z\s]*[A-Za-z])([^\s()\[\]]{6,})\s*"
 )
 _VALUE = re.compile(r"(?:-{1,8}(?=\w)|[^\s\"',;)}\]<>-])[^\s\"',;)}\]]{0,400}")
 _NO_VALUE = re.compile(r"(?<=\S)=\s{1,32}$")  # TOKEN= --lr 1
-# What may stand before a name in a line that says nothing but its value; there, what a value holds cannot be what follows it.
+# Allowed text before a name in a line with one name and its value alone. In such a line the value goes on to the end.
 _BEFORE_NAME = re.compile(rf"\s*{TAG}\s*(?:[-+]{{1,4}}\s)?(?:(?:export|declare -x|ENV)\s{{1,4}})?['\"]?")
 _MOST_BEFORE = 80
-_ODD = re.compile(r"(?!<[\w.-]{1,64}(?:>|\s))[,;)}\]<>-]\S{0,64}\w")  # and not <TOKEN>, which stands for one
+_ODD = re.compile(r"(?!<[\w.-]{1,64}(?:>|\s))[,;)}\]<>-]\S{0,64}\w")  # not <TOKEN>, which is a placeholder
 _PASSWORD = re.compile(r"(?i)(?:passw(?:or)?d|passphrase|pwd)$")  # may have blanks
 _MORE_THAN_WORDS = re.compile(r"[=:](?:\s|$)|\w[=:]|\s(?:#|--?\w)")
 _ONE_WORD = re.compile(r"\S*[^\s\"',;)}\]](?=[\"',;)}\]]*\s*$)")
@@ -90,23 +90,23 @@ _REFUSED = re.compile(  # by argparse: argument -t/--token: invalid int value: '
     r"('[^']{0,400}'|\"[^\"]{0,400}\")"
 )
 _MORE = re.compile(r"\s{0,8}(?:or\b|and\b|if\b|[-+*%.\[|])")
-_NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # of an expression: os.environ["X"] or "hunter2" has more
-_SEVERAL_QUOTES = re.compile(  # of Python; 'X'"'"'Y' and 'X'\''Y' of a shell, the latter without its backslash
+_NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # the end of an expression; os.environ["X"] or "hunter2" goes on
+_SEVERAL_QUOTES = re.compile(  # Python's triple quotes; a shell's 'X'"'"'Y' and 'X'\''Y', the latter without its backslash
     r"'''[^']{1,400}'''|\"\"\"[^\"]{1,400}\"\"\"|'[^']{0,400}'(?:(?:\"'\"|')'[^']{0,400}'){1,16}"
 )
-_QUOTED_ONCE = re.compile(  # 'X'; all of the line where nothing closes the quote
+_QUOTED_ONCE = re.compile(  # 'X'; the rest of the line if the quote is not closed
     r"(?s)'(?:[^']{1,4095}'|(?!').*)|\"(?:[^\"]{1,4095}\"|(?!\").*)"
 )
 _CALL = re.compile(r"[\w.]{1,64}\(")  # auth=HTTPBasicAuth("user", "X")
-_NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is code
+_NO_SECRET = re.compile(  # a word before the secret; an edge between cells; a hidden secret; code
     rf"(?i:bearer|basic)|[{_BAR}]|EMPTY|<\|.*|[|>][-+\d]{{1,2}}|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
 )
-_BEFORE_VALUE = re.compile(  # of YAML; of a header
+_BEFORE_VALUE = re.compile(  # marks of YAML; the scheme in a header
     rf"(?:(?:{forms.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
 )
 _BREAK = re.compile(BREAK)
 _ANY_NAME = re.compile(r"-{0,2}[\w.-]{1,64}['\"]?\s?[:=]")
-# Quotes and what ends a value elsewhere, where more of it follows that is no other NAME=value
+# Characters that usually end a value, if more of the value follows and no other NAME=value
 _REST = re.compile(
     r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|(?<=[,;])[A-Za-z_-][\w.-]{0,63}\s?[=:]))"
     rf"|{BREAK}{{2,64}}(?!{BREAK})(?=[^\s\"',;)}}\]])(?!{_ANY_NAME.pattern}))*"
@@ -114,7 +114,7 @@ _REST = re.compile(
 
 
 def without_secrets(line: str, own: bool) -> str:
-    """Return one line without its secrets, whatever colours they have and however often they were quoted. own: as with `shown`."""
+    """Return one line without its secrets, also if they are coloured or were quoted several times. own: as in `shown`."""
     marked = CONTROL.sub(_ESCAPE, line) if _ESCAPE in line or "\\" in line else line
     quoted = "'" in line or '"' in line
     bare = QUOTED_AGAIN.sub("", marked) if quoted else marked
@@ -124,7 +124,7 @@ def without_secrets(line: str, own: bool) -> str:
 
 
 def _with_quotes_inside(line: str) -> str:
-    """Hide values that hold quotes themselves, while the backslashes before these quotes are still there."""
+    """Hide values that contain quotes. The backslashes before these quotes must still be in the line."""
     if "\\'" not in line and '\\"' not in line:
         return line
     shown, begin = [], 0
@@ -165,13 +165,13 @@ def _named(line: str, own: bool) -> str:
 
 
 def _secret(line: str, match: re.Match[str], at: int, own: bool) -> str:
-    """Return the value behind a name if that is a secret, else ""."""
+    """Return the value behind a name if it is a secret, else ""."""
     name = match[1] or match[2]
     is_secret_name = forms.is_secret(name) or (name == "tokens" and bool(_OF_SERVICES.match(line, at)))
     value = _value(line, at, is_secret_name) or (_odd(line, match, at) if is_secret_name else "")
     if not value or not _belongs(line, match, at, value) or _means_else(line, match, at, value, own):
         return ""
-    # What has been hidden is a secret too, as the rest of the word may not be.
+    # A value that is hidden already counts as a secret: the rest of its word may not be hidden yet.
     is_known = is_secret_name and (value == HIDDEN or name == "tokens")
     return value if is_known or is_secret(name, value.strip("'\"")) else ""
 
@@ -194,7 +194,7 @@ def _attribute(match: re.Match[str]) -> str:
 
 
 def _belongs(line: str, match: re.Match[str], at: int, value: str) -> bool:
-    """Return False if the value belongs to another name: it is the next option, the next of two names, or the name in the next line."""
+    """Return False if the value is no value of this name, but the next option, the second of two names, or a name in the next line."""
     if value.startswith("-") and (match[0][-1:].isspace() and (match[1] or _NO_VALUE.search(match[0]))):
         return False
     if _BREAK.search(match[0]) and _ANY_NAME.match(line, at):
@@ -203,6 +203,7 @@ def _belongs(line: str, match: re.Match[str], at: int, value: str) -> bool:
 
 
 def _means_else(line: str, match: re.Match[str], at: int, value: str, own: bool) -> bool:
+    """Return True for harmless text behind the name of a secret."""
     if (own or harmless.is_refused(line, match)) and match[0].endswith(": ") and value[:1] not in ("'", '"'):
         return True  # prose about the name
     if harmless.is_code(match, value) or harmless.is_no_access(line, match, at, value):
@@ -216,18 +217,18 @@ def _cell(match: re.Match[str]) -> str:
 
 
 def _is_all(line: str, match: re.Match[str], end: int) -> bool:
-    """Return True if the value ends here. A password in a line of its own may have more words."""
+    """Return True if the value ends at `end`. A password in a line of its own may have several words."""
     words = match[0].endswith(": ") and _PASSWORD.search(match[2] or "")
     return bool(_NOTHING_MORE.match(line, end)) if words else _end_of_word(line, end, end + _MOST_BEFORE) == end
 
 
 def _is_pair(line: str, begin: int, end: int) -> bool:
-    """Return True for a pair of a dict's items: ("token", "X"). Elsewhere they are two names."""
+    """Return True for a pair in a list of items: ("token", "X"). Elsewhere, two quoted words are two names."""
     return begin > 1 and line[end : end + 1] == ")" and bool(_PAIR.search(line, max(0, begin - 3), begin))
 
 
 def _value(line: str, at: int, is_secret: bool) -> str:
-    """Return the value at a place, with the quotes around it; of a secret also all between brackets."""
+    """Return the value at a position, with its quotes; for a secret, all that is between brackets."""
     subscript = harmless.SUBSCRIPT.match(line, at)
     if subscript:
         return subscript[0] if _NOTHING_MORE.match(line, subscript.end()) else line[at:]
@@ -260,10 +261,7 @@ def _odd(line: str, match: re.Match[str], at: int) -> str:
 
 
 def _end(line: str, match: re.Match[str], at: int, value: str) -> int:
-    """Return the end of a value, with more of its line that may belong to it.
-
-    value: its beginning.
-    """
+    """Return the end of a value, including following text that may belong to it. value: its beginning."""
     end = at + len(value)
     if value[0] in "'\"":
         return end
@@ -277,7 +275,7 @@ def _end_of_word(line: str, at: int, most: int) -> int:
 
 
 def _rest_of_line(rest: str, match: re.Match[str]) -> int:
-    """Return the length of the value if nothing stands before its name: one word, and of a password several."""
+    """Return the length of the value in a line that begins with its name: one word, or several for a password."""
     word = _ONE_WORD.match(rest)
     if word and (match[2].isupper() or not _NEXT_PAIR.search(rest)):
         return word.end()
@@ -294,15 +292,15 @@ def _is_whole(line: str, match: re.Match[str]) -> bool:
     return bool(_BEFORE_NAME.fullmatch(line, breaks[-1] if breaks else 0, match.start()))
 
 
-# Lines: a value may stand in the next one
+# Values in the line after the name
 
-# Whose value is in the next line, or in all that are indented more, as YAML has text of several lines.
+# Name at the end of a line. Its value is the next line, or all lines with a larger indent (YAML's text of several lines).
 _OPEN = re.compile(rf"(?<![\w.-])(?:(-{{1,2}}[\w.-]{{1,64}})['\"]?,?|([\w.-]{{1,64}})['\"]?{IS}([|>][-+\d]{{0,2}})?)\s{{0,8}}\\?$")
 _OPEN_WITHIN = 200  # characters at the end of a line
 _ALONE = re.compile(rf"({TAG}\s*(?:-\s+)?)(\"[^\"]+\"|'[^']+'|[^\s\"',{{}}\[\]]+)(,?\s*)")
 _ITEM = re.compile(rf"{TAG}\s*-\s")
 _INDENT = re.compile(rf"{TAG}\s*")
-# A name alone, as pydantic has before what is wrong; name: HF_TOKEN, as Kubernetes has before the value.
+# Name alone in a line, as in pydantic's errors; name: HF_TOKEN in the line before the value, as in Kubernetes.
 _BARE = re.compile(rf"{TAG}[\s{{-]*(?:['\"]?name['\"]?\s{{0,8}}[:=]\s{{0,8}})?['\"]?([\w.-]{{1,64}})['\"]?,?\s*")
 _BESIDE = re.compile(
     rf"(.{{0,400}}\binput_value=|{TAG}[\s-]{{0,64}}['\"]?value['\"]?\s{{0,8}}[:=]\s{{0,8}})"
@@ -313,7 +311,7 @@ _BODY_IN_LINE = re.compile(r"(PRIVATE KEY-----)[A-Za-z0-9+/=\\ ]{8,}")
 
 
 class _Before(NamedTuple):
-    """Name whose value may follow in the next line. way: alone, list, block or beside; indent: columns of the line with the name."""
+    """Name with a value that may follow in the next line. way: alone, list, block or beside. indent: columns of the line with the name."""
 
     name: str = ""
     way: str = ""
@@ -321,8 +319,8 @@ class _Before(NamedTuple):
 
 
 def shown(lines: Iterable[str], own: bool = False) -> tuple[str, ...]:
-    """Return lines with their secrets hidden; lines without secrets are unchanged. own: the lines are ranklaunch's own sentences, in which
-    a word before a colon is a subject and no name of a secret."""
+    """Return lines with their secrets hidden; lines without secrets are unchanged. own: True for ranklaunch's own sentences, in which
+    a word before a colon is a subject, not the name of a secret."""
     result, before = [], _Before()
     for line in lines:
         result.append(without_secrets(_continued(line, before) if before.name else line, own))
@@ -333,7 +331,7 @@ def shown(lines: Iterable[str], own: bool = False) -> tuple[str, ...]:
 
 
 def _left_open(line: str, shown: str, before: _Before) -> _Before:
-    """Return the secret whose value goes on in the next line."""
+    """Return the name of a secret with a value that continues in the next line."""
     end = QUOTED_AGAIN.sub("", CONTROL.sub("", line[-_OPEN_WITHIN:])).rstrip("\r")
     if end.endswith("\\") and shown.endswith(HIDDEN):
         return _Before("secret", "alone")
@@ -343,7 +341,7 @@ def _left_open(line: str, shown: str, before: _Before) -> _Before:
 
 
 def _opened(line: str, end: str) -> _Before:
-    """Return the name of a secret at the end of a line, or the name that is the whole line."""
+    """Return the name of a secret at the end of a line, or a name alone in its line."""
     match = _OPEN.search(end)
     if match and forms.is_secret(match[1] or match[2]):
         return _Before(match[1] or match[2], "block" if match[3] else "list" if match[2] else "alone", _indent(line))
@@ -352,7 +350,7 @@ def _opened(line: str, end: str) -> _Before:
 
 
 def _continued(line: str, before: _Before) -> str:
-    """Hide the value of the name in the line before."""
+    """Hide the value that belongs to the name in the previous line."""
     marked = QUOTED_AGAIN.sub("", CONTROL.sub("", line))
     if before.way in ("alone", "list"):
         return _alone(line, marked, before.name)
@@ -379,7 +377,7 @@ def _is_within(line: str, before: _Before) -> bool:
 
 
 def _alone(line: str, marked: str, name: str) -> str:
-    """Hide a line that consists of the value of this name."""
+    """Hide a line that consists of nothing but the value of this name."""
     match = _ALONE.fullmatch(marked.rstrip("\\ "))
     is_name = match and (match[2].endswith(":") or (name[0] == match[2][0] == "-"))
     if not match or is_name or not _is_told(name, match[2]):

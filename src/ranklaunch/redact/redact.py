@@ -8,22 +8,22 @@ from typing import Any
 
 from ranklaunch.redact.forms import HIDDEN, headers, hidden_value, in_words, is_secret, is_value_secret, loose, pairs, programs, url
 
-# How tokens begin that are told by their own form: a quick look, for few commands have any.
+# Beginnings of tokens with a known form: a quick check, because few commands contain a token.
 _MAY_BE_TOKEN = (
     r"(?<![A-Za-z0-9])(?:(?:hf_|sk-|[rs]k_live_|gh[opsur]_|github_pat_|gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-|GR1348941|npm_|r8_|gsk_"
     r"|nvapi-|AIza|wandb_v1_|dckr_pat_|ya29\.|dop_v1_|shpat_|pypi-Ag|SG\.|A3T|ABIA|ACCA|AKIA|ASIA)[\w-]{16}|AccountKey=|sq0csp-"
     r"|(?:AC|SK)[a-z0-9]{32}|[0-9a-z]{32}-us\d|\d{8,10}:[\w-]{35}|eyJ[\w=-]{1,256}\.|[MNO][\w-]{23,25}\.[\w-]{6}\."
     r"|(?i:xox[abopsr]-\d|https://hooks\.slack\.com/services/T))"
 )
-# A word too short for any token but a JWT (eyJ...) and Slack's (xox...), and without a character that stands between a name and its value.
+# Word too short for any token but a JWT (eyJ...) and Slack's (xox...), and without a character that may separate a name and its value.
 HARMLESS = re.compile(r"(?!.*(?:eyJ|(?i:xox)))[\w./,-]{0,16}", re.ASCII)
 _NO_NAME = r"[\s{}'\"]|://"
 _BEFORE_VALUE = r"(?m)(?<![\w.-])-{0,2}([\w.-]{2,128})(?=['\"\]\\]{0,16}\s{0,8}[:=：＝]|['\"]?\s|\s{0,8}$)"
-_LINE_END = r"\\[nrt]"  # as repr writes it, whose letter is none of a name's
+_LINE_END = r"\\[nrt]"  # as in repr(); its letter does not belong to the next name
 _OF_VALUES = r"(?i)(?:^|[._-])(?:key|ak|sk)$"
-_NAMED = r"([A-Za-z][\w-]{0,63}):\s+(?![|>])\S"  # X-Api-Key: ..., a header of another name
+_NAMED = r"([A-Za-z][\w-]{0,63}):\s+(?![|>])\S"  # X-Api-Key: ..., a header other than Authorization
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
-_NO_WORDS = frozenset(" \t\r\n'\"\\")  # without any of these, it is one
+_NO_WORDS = frozenset(" \t\r\n'\"\\")  # a value without any of these is one word
 _SHELL_VALUE = r"""(?P<value>'[^']*'(?:(?:\\'|"'")'[^']*')*|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
 _IN_COMMAND = (
     rf"(?<![\w.-])(?P<name>-{{0,2}}[A-Za-z_][\w.-]{{0,63}})={_SHELL_VALUE}",
@@ -34,11 +34,11 @@ _IN_COMMAND = (
 def argv(words: Iterable[str]) -> tuple[str, ...]:
     """Return a command without tokens and secrets (--name=value, NAME=value, --name value)."""
     result: list[str] = []
-    option = before = ""  # option: the one whose value may come next
+    option = before = ""  # option: its value may be the next word
     for word in in_words(words):
         if option and not _looks_like_option(word) and is_value_secret(option, word):
             result.append(HIDDEN)
-            option = option if re.search(r"[^s]s$", option) else ""  # --api-keys takes several
+            option = option if re.search(r"[^s]s$", option) else ""  # --api-keys takes several values
             continue
         is_command = " " in word and re.fullmatch(r"-[a-z]{0,7}c", before)  # bash -c, sh -ec
         result.append(_command(word) if is_command else _word(word))
@@ -60,10 +60,7 @@ def _word(word: str) -> str:
 
 
 def _option(word: str, before: str) -> str:
-    """Return the option whose value may be the next word.
-
-    sshpass takes the password by -p, an option with another meaning elsewhere.
-    """
+    """Return a word as an option if its value may be the next word, else "". After sshpass, -p is the option of the password."""
     if "=" in word or not _has_name(word):
         return ""
     return "password" if word == "-p" and before.endswith("sshpass") else word
@@ -74,7 +71,7 @@ def text(value: str) -> str:
     if HARMLESS.fullmatch(value):
         return value
     value = headers(value)
-    words = _words(value) or value.split(" ")  # where a quote is open, whatever it holds
+    words = _words(value) or value.split(" ")  # an unclosed quote: split at blanks
     hidden = argv(words)
     return value if hidden == tuple(words) else " ".join(hidden)
 
@@ -84,7 +81,7 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def tokens(text: str) -> str:
-    """Hide tokens that are known by their form."""
+    """Hide tokens with a known form."""
     if not re.search(_MAY_BE_TOKEN, text):
         return text
     from ranklaunch.redact.patterns import TOKENS  # few plans need them
@@ -104,10 +101,7 @@ def _looks_like_option(word: str) -> bool:
 
 
 def _words(value: str) -> list[str]:
-    """Split a value into words as shlex.split does, in linear time.
-
-    Return no words if shlex would raise ValueError.
-    """
+    """Split a value into words like shlex.split, in linear time. Return no words if shlex would raise ValueError."""
     if _NO_WORDS.isdisjoint(value):
         return [value] if value else []
     words: list[str] = []
@@ -137,7 +131,7 @@ def _inside(value: str) -> str:
 def _json(value: str) -> str | None:
     if not value.startswith(("{", "[")):
         return None
-    import json  # most environments have none
+    import json  # few environments have JSON
 
     try:
         content = json.loads(value)
@@ -155,7 +149,7 @@ def _of_line(value: str) -> str:
 
 
 def _as_lines(value: str) -> str:
-    """Hide secrets in a command, TOML or YAML, as in lines of output."""
+    """Hide secrets in a command, TOML or YAML, by the rules for lines of output."""
     if not any(map(_may_be_secret, re.findall(_BEFORE_VALUE, re.sub(_LINE_END, " ", value)))):
         return value
     from ranklaunch.redact import lines  # few plans need it
@@ -164,7 +158,7 @@ def _as_lines(value: str) -> str:
 
 
 def _may_be_secret(name: str) -> bool:
-    """Return True if the value of this name is worth a look, as few are."""
+    """Return True if the value of this name may be a secret. A quick check, because few are."""
     return bool(re.search(_OF_VALUES, name)) or is_secret(name)
 
 
@@ -179,7 +173,7 @@ def _members(content: Any) -> Any:
 
 
 def _of_member(name: str, value: Any) -> Any:
-    """Hide a member. Below the name of a secret all text is secret: {"token": {"value": "x"}}."""
+    """Return a member without secrets. All text below the name of a secret is hidden: {"token": {"value": "x"}}."""
     return _texts_hidden(value) if is_secret(name) else _members(value)
 
 

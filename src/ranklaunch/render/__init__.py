@@ -1,5 +1,5 @@
-"""Templates, and the quoting of what they render."""
+"""Templates, and quoting of their values."""
 
 from __future__ import annotations
 
-OURS = "shipped/"  # before a name that is looked for in the last folder alone, whatever the others have of it
+OURS = "shipped/"  # prefix of a template's name: search the last folder only, ranklaunch's own

@@ -1,4 +1,4 @@
-"""The one Jinja environment, in which a mistake in a template is told with its file and line."""
+"""Jinja environments for templates. Errors name the file and line of the template."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ _INCLUDE_LINE = re.compile(r"(\{%[-+]?\s*include\b[^%]*[^%+-])%\}(?=[\r\n])")
 
 
 class Jinja:
-    """Templates by name from these folders, the first that has one. mark: what becomes of each value of a command, word: of a text."""
+    """Templates by name, from the first folder that has the name. mark: returns the text for a value in a command. word: the same for a
+    value in a one-line text."""
 
     def __init__(self, folders: Iterable[str], mark: Callable[[object], str], word: Callable[[object], str]) -> None:
-        every = list(folders)
-        self._ours = FileSystemLoader(every[-1])
-        theirs = FileSystemLoader(every, encoding="utf-8-sig")  # sig: without the byte order mark that some editors write
-        loader = ChoiceLoader([PrefixLoader({OURS.rstrip("/"): self._ours}), theirs])
+        all_folders = list(folders)
+        self._ours = FileSystemLoader(all_folders[-1])
+        by_name = FileSystemLoader(all_folders, encoding="utf-8-sig")  # sig: skips the byte order mark that some editors write
+        loader = ChoiceLoader([PrefixLoader({OURS.rstrip("/"): self._ours}), by_name])
 
-        @pass_context  # keeps Jinja from folding constants at compile time, when there is no render to belong to
+        @pass_context  # keeps Jinja from folding constants at compile time, when no render is in progress
         def marked(context: Context, value: object) -> str:
             return mark(_defined(value))
 
@@ -51,11 +52,11 @@ class Jinja:
 
     @property
     def shipped(self) -> tuple[str, ...]:
-        """The names of the templates in the last folder. Below the others there may be anything."""
+        """Names of the templates in the last folder, ranklaunch's own."""
         return tuple(name for name in self._ours.list_templates() if name.endswith(".j2"))
 
     def command(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
-        """(text, path of the template)."""
+        """Return (text, path of the template) of a command."""
 
         def rendered() -> tuple[str, str]:
             template = self._commands.get_template(name)
@@ -67,7 +68,7 @@ class Jinja:
         return _guarded(name, lambda: self._files.get_template(name).render(**values))
 
     def words(self, source: str, where: str, values: Mapping[str, object]) -> str:
-        """As a command's text."""
+        """Return the text of a command from a template's source. where: the setting with the source."""
         return _guarded(where, lambda: self._commands.from_string(source).render(**values))
 
     def inline(self, source: str, where: str, values: Mapping[str, object]) -> str:
@@ -77,7 +78,7 @@ class Jinja:
 
 
 class SeparateIncludes(Extension):
-    """Keeps the line end behind an include, which trim_blocks takes away: words of the next line are words of their own."""
+    """Extension that keeps the line end behind an include. trim_blocks would remove it, and join words of two lines."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return _INCLUDE_LINE.sub(r"\1+%}", source)
@@ -97,14 +98,14 @@ def _environment(loader: ChoiceLoader, finalize: Callable[..., str], *extensions
 
 def _defined(value: object) -> object:
     if isinstance(value, Undefined):
-        str(value)  # raises, here, where Jinja still knows the line
+        str(value)  # raises here, while Jinja still knows the line
     return value
 
 
 def _quoted(value: object) -> str:
     _defined(value)
     if not isinstance(value, quoting.Quoted):
-        msg = f"{str(value)[:60]!r} is put into a file as it is: pass it through one of the filters {', '.join(quoting.FILTERS)}"
+        msg = f"{str(value)[:60]!r} would be written to a file unquoted: pass it through one of the filters {', '.join(quoting.FILTERS)}"
         raise ValueError(msg)
     return value
 
@@ -119,18 +120,18 @@ def _guarded(where: str, render: Callable[[], T]) -> T:
         msg = f"template {error.filename or where}, line {error.lineno}: {(error.message or '')[:_MOST_SAID]}"
         raise ConfigError(msg) from None
     except RecursionError:
-        own = f'; {{% include "{OURS}{where}" %}} is ranklaunch\'s own of this name' if where.endswith(".j2") else ""
-        msg = f"template {where}: it is nested too deeply, or includes or calls itself without end{own}"
+        hint = f'; {{% include "{OURS}{where}" %}} is ranklaunch\'s own of this name' if where.endswith(".j2") else ""
+        msg = f"template {where}: it is nested too deeply, or includes or calls itself without end{hint}"
         raise ConfigError(msg) from None
-    except MemoryError:  # which is for who has set a limit to say
+    except MemoryError:  # handled by the caller that set the limit
         raise
-    except Exception as error:  # whatever an expression in a template can raise: it is the template author's
+    except Exception as error:  # any exception of an expression in the template
         msg = f"template {_place(where, error.__traceback__)}: {str(error)[:_MOST_SAID] or type(error).__name__}"
         raise ConfigError(msg) from None
 
 
 def _place(where: str, traceback: TracebackType | None) -> str:
-    """File and line of the innermost frame that is a template: Jinja maps its frames back to template lines."""
+    """Return file and line of the innermost frame in a template. Jinja maps its frames to lines of templates."""
     place = where
     while traceback:
         code = traceback.tb_frame.f_code

@@ -1,8 +1,8 @@
-"""Command templates, similar to a typed command line, and turned into an argv.
+"""Templates of commands, written like a command line and rendered to an argv; also templates of files and of single lines.
 
-Every `{{ value }}` of a command template is replaced by a mark before the text is split into words, and put in afterwards. So a value
-stays one word (or a part of a word) with any content: spaces, quotes, $, newlines. No shell ever sees the value. A list becomes
-several words and must therefore stand alone.
+Each `{{ value }}` of a command template becomes a mark. After the text is split into words, the marks are replaced by their values. So a
+value stays one word (or a part of a word), also with spaces, quotes, $ or newlines, and no shell sees it. A list becomes several words,
+so it must be a word of its own.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 SHIPPED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "templates")
 
 _MARK = re.compile("\0([0-9]+)\0")
-_AT_ONCE = 4096  # texts of a line that one call of bounded makes
+_AT_ONCE = 4096  # one-line texts that one call of `bounded` makes
 _LONGEST_LINE = 4096  # characters
-_MOST = 16 * 1024**2  # characters of the values in one command, of which the system takes far fewer
+_MOST = 16 * 1024**2  # characters of all values in one command, far more than the system accepts
 
-# Does a piece of work, which a template of the user's is, and says of whose it is where it takes too much. Its result is one that JSON has.
+# Function (work, name) that renders a user's template with limits, and names the template in its error. The result is a JSON value.
 Bounded = Callable[[Callable[[], Any], str], Any]
 
 
 def unbounded(work: Callable[[], Any], what: str) -> Any:
-    """Do the work of a shipped template, without bounds."""
+    """Render a shipped template, without limits."""
     return work()
 
 
 class Templates:
-    """Templates by name, the user's folders before the shipped one.
+    """Templates by name; the user's folders are searched before the shipped one.
 
-    bounded: does larger work on a user's template with bounds. Simple templates need no bounds.
+    bounded: renders a user's template with limits. Templates in the syntax of Simple need no limits.
     """
 
     def __init__(self, folders: Iterable[str] = (), bounded: Bounded = unbounded) -> None:
-        self._values: list[object] = []  # of the render in progress, in the order of their marks
-        self._left = _MOST  # characters that they may still have
+        self._values: list[object] = []  # values of the present render, by the number of their mark
+        self._room = _MOST  # characters that further values may have
         self._folders = (*folders, SHIPPED)
         self._bounded = bounded if len(self._folders) > 1 else unbounded
         self._bounded_lines = bounded
@@ -57,10 +57,7 @@ class Templates:
         self._simple_texts = Simple(self._folders, _word)
 
     def command(self, name: str, **values: object) -> tuple[str, ...]:
-        """Return the argv of a command template.
-
-        Raises ConfigError naming the template's file and line.
-        """
+        """Return the argv of a command template. Raises ConfigError with the template's file and line."""
         self._begin()
         try:
             rendered, where = self._simple.render(name, values)
@@ -74,7 +71,7 @@ class Templates:
         return argv
 
     def words(self, source: str, where: str, **values: object) -> tuple[str, ...]:
-        """Return the words of a template in the setting `where`, perhaps none."""
+        """Return the words of a template in the setting `where`; there may be none."""
         self._begin()
         try:
             rendered = self._simple.inline(source, values)
@@ -93,11 +90,11 @@ class Templates:
         return self._argv(rendered, where), where
 
     def source(self, argv: tuple[str, ...]) -> str:
-        """Template of a command made since the last forget(): a shipped one's name, or the path of a user's; "" for any other."""
+        """Return the template of a command since the last forget(): the name of a shipped one, or the path of a user's; "" if unknown."""
         return self._sources.get(argv, "")
 
     def changed(self, argv: tuple[str, ...], into: tuple[str, ...]) -> tuple[str, ...]:
-        """Return a command with other words, and note its source."""
+        """Note that a command was changed into another one, and return the new one."""
         self._sources[into] = self.source(argv)
         return into
 
@@ -106,13 +103,13 @@ class Templates:
 
     def _begin(self) -> None:
         self._values.clear()
-        self._left = _MOST
+        self._room = _MOST
 
     def _words(self, rendered: str, where: str) -> tuple[str, ...]:
         try:
             return tuple(word for piece in _split(rendered) for word in self._filled(piece))
         except (ValueError, IndexError) as error:
-            msg = f"template {where}: its words cannot be made out: {error}"
+            msg = f"template {where}: cannot be split into words: {error}"
             raise ConfigError(msg) from None
 
     def _argv(self, rendered: str, where: str) -> tuple[str, ...]:
@@ -125,8 +122,8 @@ class Templates:
     def text(self, name: str, **values: object) -> str:
         """Return the text of a file.
 
-        Every value must have passed a filter that quotes it for the file's syntax: hostfile, sshd,
-        json or yaml. Raises ConfigError naming the template's file and line.
+        Every value must pass a filter that quotes it for the file's syntax: hostfile, sshd, json or
+        yaml. Raises ConfigError with the template's file and line.
         """
         jinja = self._jinja
         return str(self._bounded(lambda: jinja.text(name, values), f"template {name}"))
@@ -134,8 +131,8 @@ class Templates:
     def inline(self, source: str, where: str, among: Iterable[Mapping[str, object]] = (), **values: object) -> str:
         """Return the text of a one-line template in the setting `where`.
 
-        among: all later values too: a template that Simple cannot render is rendered for all of
-        them at once.
+        among: the values of all later calls. A template that needs Jinja is rendered for all of them
+        at once, because each `bounded` call takes long.
         """
         try:
             text = self._simple_texts.inline(source, values)
@@ -150,15 +147,15 @@ class Templates:
         key = (source, *values.items())
         if key not in self._lines:
             jinja = self._jinja
-            others = (each for each in among if each != values and (source, *each.items()) not in self._lines)
-            wanted = [values, *itertools.islice(others, _AT_ONCE)]
+            later = (each for each in among if each != values and (source, *each.items()) not in self._lines)
+            wanted = [values, *itertools.islice(later, _AT_ONCE)]
             texts = self._bounded_lines(lambda: [jinja.inline(source, where, each) for each in wanted], f"template {where}")
             self._lines.update({(source, *each.items()): text for each, text in zip(wanted, texts)})
         return self._lines[key]
 
     @property
     def shipped(self) -> tuple[str, ...]:
-        """The names of ranklaunch's own."""
+        """Names of ranklaunch's own templates."""
         return self._jinja.shipped
 
     @functools.cached_property
@@ -170,8 +167,8 @@ class Templates:
 
     def _mark(self, value: object) -> str:
         self._values.append(value)
-        self._left -= _size(value)
-        if self._left < 0:
+        self._room -= _size(value)
+        if self._room < 0:
             msg = f"its values have more than {_MOST} characters"
             raise ValueError(msg)
         return f"\0{len(self._values) - 1}\0"
@@ -184,10 +181,10 @@ class Templates:
         return (self._text(piece),)
 
     def _text(self, piece: str) -> str:
-        """A piece with its marks filled. What a macro or a block returns holds marks itself."""
+        """Return a piece with its marks replaced. The value of a macro or a block may contain marks itself."""
         filled = _MARK.sub(lambda mark: self._value(int(mark[1])), piece)
         if "\0" in filled:
-            msg = "a value holds a NUL character, which no command line can carry"
+            msg = "a value contains a NUL character, which is impossible in a command line"
             raise ValueError(msg)
         return filled
 
@@ -198,7 +195,7 @@ class Templates:
         return _word(value)
 
 
-@functools.lru_cache(maxsize=16)  # with marks for its values, it is mostly the same for all nodes and ranks
+@functools.lru_cache(maxsize=16)  # with marks in place of values, mostly the same text for all nodes and ranks
 def _split(rendered: str) -> tuple[str, ...]:
     return tuple(shlex.split(rendered))
 
@@ -213,7 +210,7 @@ def _size(value: object) -> int:
 def _word(value: object) -> str:
     if isinstance(value, str):
         if "\0" in value:
-            msg = "a value holds a NUL character, which no command line can carry"
+            msg = "a value contains a NUL character, which is impossible in a command line"
             raise ValueError(msg)
         return value
     if isinstance(value, (bool, int, float)):
@@ -223,9 +220,9 @@ def _word(value: object) -> str:
     raise ValueError(msg)
 
 
-# The part of Jinja's language that most commands keep to, without Jinja, whose import takes as long as the start of a Python
+# Renderer for the part of Jinja's language that most commands use. The import of Jinja takes as long as the start of Python.
 #
-# Text, {{ names.and.attributes }}, {% if %} on these, {% include %} and comments. A template that holds anything else, or that goes wrong,
+# Syntax: text, {{ names.and.attributes }}, {% if %} on these, {% include %} and comments. A template with other syntax, or with an error,
 # is left to Jinja, which gives the same text or the right error.
 
 _PATH = r"[a-z]\w*(?:\.[a-z]\w*)*"
@@ -235,22 +232,22 @@ _TAG = re.compile(
     re.ASCII,
 )
 _BEGINS = ("{{", "{%", "{#")
-_BLOCKS = ("{%", "{#")  # alone on a line, they take the line with them
+_BLOCKS = ("{%", "{#")  # alone on a line, the whole line is dropped
 _INCLUDE, _CHOICES = '{% include "', ("{% if ", "{% elif ", "{% else ", "{% endif ")
 _LONGEST = 65536  # characters of a template; Jinja renders a longer one
-_MOST_RENDERED = 256 * 1024  # characters and pieces of what is rendered: templates that include each other can make much of little
-_DEEPEST = 20  # of {% if %} in each other
+_MOST_RENDERED = 256 * 1024  # characters and pieces of a rendered text: nested includes can multiply a small template
+_DEEPEST = 20  # nested {% if %}
 
 Pieces = Sequence[str]  # texts and tags
 
 
 class NotSimple(Exception):
-    """Jinja is needed."""
+    """Template that needs Jinja."""
 
 
 @dataclass
 class Choice:
-    """An open {% if %}. is_on: its present case is rendered. taken: one of its cases was. is_last: the present one is {% else %}."""
+    """Open {% if %}. is_on: the present case is rendered. taken: some case was rendered. is_last: the present case is {% else %}."""
 
     is_on: bool = False
     taken: bool = False
@@ -258,10 +255,7 @@ class Choice:
 
 
 class Simple:
-    """Templates of these folders; the first folder that has a name counts.
-
-    finalize: as in Jinja.
-    """
+    """Renderer of simple templates by name, from the first folder that has the name. finalize: returns the text of a value, as in Jinja."""
 
     def __init__(self, folders: Sequence[str], finalize: Callable[[object], str]) -> None:
         self._folders = folders
@@ -269,7 +263,7 @@ class Simple:
         self._parsed: dict[str, tuple[Pieces, str] | None] = {}  # None: not simple
 
     def render(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
-        """(text, path of the template). Raises NotSimple."""
+        """Return (text, path of the template). Raises NotSimple."""
         pieces, path = self._template(name)
         return self._text(pieces, values), path
 
@@ -278,12 +272,12 @@ class Simple:
         return self._text(parse(source), values)
 
     def _text(self, pieces: Pieces, values: Mapping[str, object]) -> str:
-        texts, left = [], _MOST_RENDERED
+        texts, room = [], _MOST_RENDERED
         try:
             for text in self._rendered(pieces, values):
                 texts.append(text)
-                left -= len(text) + 1
-                if left < 0:
+                room -= len(text) + 1
+                if room < 0:
                     raise NotSimple
             return "".join(texts)
         except (AttributeError, KeyError, ValueError, RecursionError):
@@ -303,7 +297,7 @@ class Simple:
         if piece.startswith("{{"):
             yield self._finalize(_value(piece[3:-3], values))
         elif piece.startswith(_INCLUDE):
-            yield ""  # one step, also where it holds nothing
+            yield ""  # counts as a piece, also for an empty template
             yield from self._rendered(self._template(piece[len(_INCLUDE) : -len('" %}')])[0], values)
         else:
             yield piece
@@ -340,22 +334,22 @@ def _choose(choices: list[Choice], words: Sequence[str], values: Mapping[str, ob
 
 
 def _holds(condition: Sequence[str], values: Mapping[str, object]) -> bool:
-    """Return True for NAME, "not NAME" or no condition at all, if it holds."""
+    """Return True if a condition holds: NAME, "not NAME", or none at all ({% else %})."""
     return not condition or bool(_value(condition[-1], values)) != (condition[0] == "not")
 
 
 def require_files(shipped: str) -> None:
-    """Raises ConfigError where ranklaunch's own templates are none."""
+    """Raise ConfigError if ranklaunch's own templates are not files, as in a zipapp."""
     if not os.path.isfile(os.path.join(shipped, "program.j2")):
         msg = (
-            f"ranklaunch's own templates are no files in {shipped}: it seems to run from an archive (a zipapp): unpack that into a folder, "
-            "or install ranklaunch with pip"
+            f"ranklaunch's own templates are not files in {shipped}: it seems to run from an archive (a zipapp); unpack the archive into a "
+            "folder, or install ranklaunch with pip"
         )
         raise ConfigError(msg)
 
 
 def _first(paths: Iterable[str]) -> str:
-    """Return the first path that exists. Raises ConfigError for one that is no file: no other template takes its place."""
+    """Return the first path that exists, "" for none. Raises ConfigError if it is not a file, instead of using a later one."""
     for path in paths:
         if os.path.isfile(path):
             return path
@@ -378,34 +372,31 @@ def _value(path: str, values: Mapping[str, object]) -> object:
     value = values[name]
     for attribute in attributes:
         value = getattr(value, attribute)
-    if callable(value):  # some may not be touched: Jinja knows which
+    if callable(value):  # Jinja's sandbox decides about callables
         raise NotSimple
     return value
 
 
 @functools.lru_cache(maxsize=16)
 def parse(source: str) -> Pieces:
-    """Split a template into text and tags, without white space dropped by Jinja (trim_blocks, lstrip_blocks).
+    """Split a template into texts and tags, without the white space that Jinja drops (trim_blocks, lstrip_blocks).
 
-    Dropped: white space before a block or a comment at the start of its line, and the newline afterwards. The newline after
-    an include stays. Raises NotSimple.
+    Jinja drops white space before a block or a comment at the start of a line, and the newline behind it. The newline behind an
+    include stays. Raises NotSimple.
     """
     if "\r" in source or len(source) > _LONGEST:
         raise NotSimple
     pieces = _TAG.split(source[:-1] if source.endswith("\n") else source)
     for i in range(0, len(pieces), 2):
         text = pieces[i]
-        if text.endswith("{") or any(begin in text for begin in _BEGINS):  # another tag, or an end that is not plain
+        if text.endswith("{") or any(begin in text for begin in _BEGINS):  # another kind of tag
             raise NotSimple
         pieces[i] = _trimmed(text, pieces[i - 1] if i else "\n", "".join(pieces[i + 1 : i + 2]))
     return [piece for piece in pieces if piece and not piece.startswith("{#")]
 
 
 def _trimmed(text: str, before: str, after: str) -> str:
-    """Return a text without that white space.
-
-    before, after: the tags beside it; before the first text a line end.
-    """
+    """Return a text without that white space. before, after: the tags beside the text; a line end before the first text."""
     starts_line = before == "\n"
     if before.startswith(_BLOCKS) and text.startswith("\n"):
         text, starts_line = text if before.startswith(_INCLUDE) else text[1:], True

@@ -1,1 +1,1 @@
-"""The verdict: its values, its rules (blame), and messages about it between nodes."""
+"""Verdict of a job: values, rules (blame), events, and messages between nodes."""

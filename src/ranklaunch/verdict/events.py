@@ -1,7 +1,6 @@
-"""Events of a job, as in each attempt's events.jsonl: their names, and the fields of each with their types.
+"""Events of a job, as in each attempt's events.jsonl: names, fields, and types.
 
-events.json has the table. Readers of events files rely on this table, and the documentation shows it. Fields are only
-ever added.
+The table is in events.json; the documentation shows it. Readers of events files rely on it, so fields are only ever added.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ _TYPES = {kind.__name__: kind for kind in (str, int, float, bool, list)}
 
 
 class Field(NamedTuple):
-    """may_be_null: of a value that is not there, or that nobody knows."""
+    """Field of an event. may_be_null: the value may be missing or unknown."""
 
     name: str
     type: type
@@ -28,16 +27,16 @@ class Event(NamedTuple):
     fields: tuple[Field, ...] = ()
 
 
-def _field(name: str, written: str | list[str]) -> Field:
-    """written: the type, or the type and the meaning."""
-    kind, meaning = (written, "") if isinstance(written, str) else written
+def _field(name: str, entry: str | list[str]) -> Field:
+    """Return a field. entry: the type, or the type and the meaning."""
+    kind, meaning = (entry, "") if isinstance(entry, str) else entry
     return Field(name, _TYPES[kind.removesuffix(" or null")], meaning, kind.endswith(" or null"))
 
 
-def _event(name: str, written: dict[str, Any]) -> Event:
-    return Event(name, written["when"], tuple(_field(*each) for each in written.get("fields", {}).items()))
+def _event(name: str, entry: dict[str, Any]) -> Event:
+    return Event(name, entry["when"], tuple(_field(*each) for each in entry.get("fields", {}).items()))
 
 
-_each, *_events = (_event(*each) for each in json.loads(get_data("ranklaunch.verdict", "events.json") or b"").items())
-COMMON = _each.fields  # of each event
+_common, *_events = (_event(*each) for each in json.loads(get_data("ranklaunch.verdict", "events.json") or b"").items())
+COMMON = _common.fields  # of each event
 EVENTS = tuple(_events)

@@ -1,6 +1,7 @@
 """Suspects and judgements as messages between nodes. Pure.
 
-A message from another node, of any version, becomes a value here, or ValueError is raised.
+Functions that read a message raise ValueError for invalid data. The other node may run another
+version of ranklaunch.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from ranklaunch.fields import as_dict, from_dict, names
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import MOST_RULES, Culprit, Finish, Judgement, Note, Suspect
 
-# Characters of fields; other texts are cut at blame.LINE.
+# Most characters of fields; all other texts are cut at blame.LINE.
 _LENGTHS = {
     "reason": blame.SAID,
     "host": blame.HOST,
     **dict.fromkeys(("name", "time", "signal", "rule"), blame.WORD),
 }
 _Message = TypeVar("_Message", Suspect, Finish, Judgement, Note)
-_LATEST = 4e10  # seconds since 1970: the last year of a calendar
+_LATEST = 4e10  # seconds since 1970: beyond this, datetime has no year
 
 
 # To other nodes
@@ -33,7 +34,7 @@ def as_message(value: Suspect | Finish | Judgement | Note) -> dict[str, Any]:
 
 
 def clipped(value: _Message) -> _Message:
-    """Return a value with short texts of one line each."""
+    """Return a value with all texts cut to their limits, each on one line."""
     return cast("_Message", _clipped(value))
 
 
@@ -64,7 +65,7 @@ def _clip_fields(value: Any) -> Any:
 
 
 def heard(judgement: Judgement) -> Judgement:
-    """Return another node's judgement, cut like ours and without text like a secret."""
+    """Return another node's judgement, cut to this node's limits and with secrets hidden."""
     fit = clipped(judgement)
     return replace(
         fit, reason=errors.reason(fit.reason),
@@ -80,13 +81,13 @@ def _without_secrets(culprit: Culprit) -> Culprit:
 
 
 def brief(suspect: Suspect) -> Suspect:
-    """Return a suspect without output lines, for suspects after the first one of a node."""
+    """Return a suspect without output lines: the form for all suspects of a node but the first."""
     culprit = suspect.culprit and replace(suspect.culprit, last_lines=())
     return replace(suspect, reason=suspect.reason[: blame.LINE], culprit=culprit)
 
 
 def code_of(outcome: str, code: int) -> int:
-    """Return a valid exit code for an outcome: 128+N if stopped, not 0 if failed."""
+    """Return a valid exit code for an outcome: 128+N for stopped, nonzero for failed."""
     if outcome == "stopped":
         return code if 128 < code <= 192 else 128 + signal.SIGTERM
     return code or int(outcome != "succeeded")
@@ -96,8 +97,8 @@ def code_of(outcome: str, code: int) -> int:
 
 
 def suspect(data: Any) -> Suspect:
-    """Read a suspect. Raises ValueError. A success is refused: its 0 would become the exit code of
-    a failed job."""
+    """Read a suspect. Raises ValueError, also for a success: its 0 would become the exit code of a
+    failed job."""
     value = from_dict(Suspect, data)
     _check_end(value.outcome, value.exit_code, value.culprit, "failed", "stopped")
     return replace(clipped(value), at=_time(value.at))
@@ -118,7 +119,7 @@ def judgement(data: Any) -> Judgement:
 
 
 def notes(data: Any) -> Iterator[Note]:
-    """Yield the valid notes of a message. Older versions send texts."""
+    """Yield the valid notes of a message. Older versions send plain texts."""
     texts = data.get("notes", ())
     for each in texts[: blame.MOST_NOTES] if isinstance(texts, list) else ():
         if isinstance(each, str):
@@ -132,17 +133,17 @@ def notes(data: Any) -> Iterator[Note]:
 
 def _check_end(outcome: str, code: int, culprit: Culprit | None, *outcomes: str) -> None:
     if outcome not in outcomes:
-        msg = f"outcome {outcome!r}"
+        msg = f"invalid outcome {outcome!r}"
         raise ValueError(msg)
     for each in (code, culprit.exit_code if culprit else 0):
         if not 0 <= each <= 255:
-            msg = f"exit_code {each}"
+            msg = f"invalid exit_code {each}"
             raise ValueError(msg)
 
 
 def _time(at: float) -> float:
-    """Return a time within the years of a calendar. Raises ValueError."""
+    """Return a valid time, in seconds since 1970. Raises ValueError."""
     if not 0 <= at <= _LATEST:
-        msg = f"at {at!r:.80}"
+        msg = f"invalid time {at!r:.80}"
         raise ValueError(msg)
     return float(at)

@@ -1,4 +1,4 @@
-"""The job's outcome, as a value: the culprit, the victims, and the reason."""
+"""Values of a verdict: outcome, reason, culprit, victims, and known errors."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from ranklaunch.fields import as_dict, from_dict
 
 SCHEMA = "ranklaunch.verdict/1"
-MOST_RULES = 8  # of a verdict
-# Kinds of notes: a rank that failed during the stop; one that had failed, and had not ended by
-# then; all ranks of a node failed.
+MOST_RULES = 8  # in `because` of a verdict
+# Kinds of notes: a rank failed during the stop; a rank had failed before the stop but not exited;
+# all ranks of a node failed.
 LATE, WAITING, WHOLE = "late", "waiting", "whole"
-NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
-CAUSE, CONSEQUENCE, STOPPED, UNKNOWN = "cause", "consequence", "stopped", "unknown"  # an error's kind
-KILLED = "process-killed"  # as a shell says of its program
-# Consequences of what became of a process that the rank itself had started.
+NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # values of KnownError.retry
+CAUSE, CONSEQUENCE, STOPPED, UNKNOWN = "cause", "consequence", "stopped", "unknown"  # values of KnownError.kind
+KILLED = "process-killed"  # known error: a shell reports that its program was killed
+# Consequences of the end of a process that the rank itself had started.
 OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 
 
 @dataclass(frozen=True)
 class KnownError:
-    """Explanation of a process's line by the catalogue of known errors. kind: "cause", "consequence" of
-    another rank's failure, "stopped": somebody signalled the process, or "unknown": no entry of its own
-    knows the line. source: place of the proof. retry: may the same job go well at a new start: "no",
-    "yes", "elsewhere" (on other hosts), "" if unknown."""
+    """Explanation of an output line by the catalogue of known errors. kind: "cause", "consequence" of
+    another rank's failure, "stopped" (somebody signalled the process), or "unknown" (no entry of its
+    own matches the line). source: place of the proof. retry: chance of the same job at a new start:
+    "no", "yes", "elsewhere" (on other hosts), "" if unknown."""
 
     name: str
     kind: str
@@ -38,8 +38,8 @@ class KnownError:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Process with a failure that decided, or could have. exit_code: 128+N after a kill by signal N. rank: None for a
-    launcher, a preparing step or ranklaunch itself. time: of its end, UTC by node 0's clock."""
+    """Process with a failure that decided the job, or could have decided it. exit_code: 128+N after a kill by signal N.
+    rank: None for a launcher, a preparing step or ranklaunch itself. time: of its end, UTC by node 0's clock."""
 
     node: int
     rank: int | None
@@ -56,7 +56,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Victim:
-    """A process that ranklaunch ended because of the culprit. signal: the last one it was sent."""
+    """Process that ranklaunch ended because of the culprit. signal: the last signal sent to it."""
 
     node: int
     rank: int | None
@@ -66,8 +66,8 @@ class Victim:
 
 @dataclass(frozen=True)
 class Of:
-    """What a rule looked at. rank: None for a process that is no rank. file, line: in the user's
-    code; "" and 0 where nobody knows."""
+    """Subject of a rule. rank: None for a process that is no rank. file, line: in the user's code;
+    "" and 0 if unknown."""
 
     node: int
     rank: int | None
@@ -77,7 +77,7 @@ class Of:
 
 @dataclass(frozen=True)
 class Because:
-    """rule: its name. says: what the rule saw, in one line."""
+    """Rule that decided. rule: its name. says: the evidence that it found, in one line."""
 
     rule: str
     says: str
@@ -86,8 +86,8 @@ class Because:
 
 @dataclass(frozen=True)
 class Note:
-    """A note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: of the first two kinds. more:
-    further ranks of the kind that have no note."""
+    """Note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: for LATE and WAITING. more: number
+    of further ranks that this note stands for."""
 
     text: str
     kind: str = ""
@@ -100,7 +100,7 @@ class Failure:
     """Report in a launcher's own output about the first failed rank.
 
     exit_code: 128+N after a kill by signal N. node: None for the node of this launcher. victims: (rank,
-    signal) of the ranks ended by the launcher. at: monotonic seconds of the rank's end, None if
+    signal) of the ranks that the launcher ended. at: monotonic seconds of the rank's end, None if
     unknown. name: of a process that is neither a rank nor the launcher. host: the launcher's name for
     the node, if the output does not give the node's index in the job.
     """
@@ -118,10 +118,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A possible failure of the job. at: seconds since 1970 by node 0's clock. reason: text for people, ""
-    for a sentence about the culprit. late: the process was signalled before its end, and may have
-    caught the exception in its output. because: rules with an explanation by records; () if rules of
-    verdict.blame explain the end."""
+    """Possible failure of the job. at: seconds since 1970 by node 0's clock. reason: text for people, ""
+    for the usual sentence about the culprit. late: the process was signalled before its end, and may
+    have caught the exception in its output. because: rules that explain the end by records; () if
+    rules of verdict.blame explain it."""
 
     node: int
     at: float
@@ -140,7 +140,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Finish:
-    """A rank (None: all of a node's) that ended with 0 by itself. at: as in Suspect."""
+    """Rank that ended with 0 by itself. rank: None for all ranks of the node. at: as in Suspect."""
 
     node: int
     rank: int | None
@@ -149,10 +149,10 @@ class Finish:
 
 @dataclass(frozen=True)
 class Judgement:
-    """How a job ended and why: the same in the verdicts of all nodes.
+    """End of a job and its cause: the same in the verdicts of all nodes.
 
-    outcome: succeeded, failed or stopped. failures: other processes that ended by themselves and
-    did not decide. notes: texts worth knowing. because: rules that decided, in their order.
+    outcome: succeeded, failed or stopped. failures: processes that failed by themselves but did not
+    decide. notes: further facts, for people. because: rules that decided, in their order.
     """
 
     outcome: str
@@ -166,12 +166,13 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Ending:
-    """The deciding event on a node; nothing later changes the decision.
+    """Deciding event on a node; nothing later changes the decision.
 
-    judgement: of the node then. Its reason is "" if the end of a process gives the reason, and its
-    culprit None if a process of this node decided. Its rules named suspects of a hang. at: monotonic
-    seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the child with the deciding end.
-    killed: ranklaunch itself was killed. hung: the job hung. from_elsewhere: another node decided.
+    judgement: of the node at this moment. The reason is "" if the end of a process gives the reason.
+    The culprit is None if a process of this node decided. The rules are those that named suspects of
+    a hang. at: monotonic seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the child
+    with the deciding end. killed: ranklaunch itself was killed. hung: the job hung. from_elsewhere:
+    another node decided.
     """
 
     judgement: Judgement
@@ -206,15 +207,15 @@ class Ending:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ending:
         """Read an entry of ends.json. Raises ValueError."""
-        own = {name: data[name] for name in ("at", "pid", "killed", "hung", "from_elsewhere") if name in data}
-        return cls(from_dict(Judgement, data), **own)
+        fields = {name: data[name] for name in ("at", "pid", "killed", "hung", "from_elsewhere") if name in data}
+        return cls(from_dict(Judgement, data), **fields)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an attempt ended, as one node's verdict.json has it. judgement: the same on every node.
-    started, ended: UTC, ISO 8601. more: keys that plugins of the attempt add. victims, started,
-    ended and more are this node's."""
+    """End of an attempt, as in one node's verdict.json. judgement: the same on every node; all other
+    fields are this node's. started, ended: UTC, ISO 8601. more: keys that plugins of the attempt
+    add."""
 
     judgement: Judgement
     victims: tuple[Victim, ...]
@@ -224,12 +225,12 @@ class Verdict:
 
 
 def tells_why(error: KnownError) -> bool:
-    """True if an error is the reason itself, not the mark of another rank's failure."""
+    """True if an error explains the end of its own rank; False for a sign of another rank's failure."""
     return error.kind != CONSEQUENCE or error.name in OF_ITS_OWN
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
-    """Contract-bound JSON (schema ranklaunch.verdict/1): keys are only ever added."""
+    """Return the content of verdict.json (schema ranklaunch.verdict/1). Keys are only ever added."""
     judgement = as_dict(verdict.judgement)
     first = {name: judgement.pop(name) for name in ("outcome", "exit_code", "reason", "culprit")}
     of_node = as_dict(verdict)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ranklaunch.errors import EXIT_CODES, numbered
 from ranklaunch.report import model
 from ranklaunch.report.formats import words
-from ranklaunch.report.model import Report, Suspect
+from ranklaunch.report.model import Culprit, Report, Suspect
 from ranklaunch.verdict.model import YES
 
 MOST_SUSPECTS = 4
@@ -53,7 +53,10 @@ def look(report: Report) -> Iterator[Step]:
 
 def _read(report: Report) -> Iterator[Step]:
     culprit = report.culprit
-    if culprit and culprit.log:
+    if culprit and _wrote_nothing(culprit, report):
+        exits = f"look in the program for an exit with code {culprit.exit_code}, and " if culprit.exit_code and not culprit.signal else ""
+        yield Step(f"No output of {words.who(culprit)}: {exits}read the last lines of all ranks:", _logs(report))
+    elif culprit and culprit.log:
         path = os.path.join(report.folder, culprit.log)
         read = path if culprit.rank is None else _logs(report, [culprit.rank])
         yield Step(f"Read the last lines of {words.who(culprit)}:", read)
@@ -67,6 +70,12 @@ def _read(report: Report) -> Iterator[Step]:
             f"Read the last lines of {who}, which may hold up the others:",
             _logs(report, sorted(ranks)),
         )
+
+
+def _wrote_nothing(culprit: Culprit, report: Report) -> bool:
+    """Return True for a rank with an empty log. A silent launcher may have ranks with output."""
+    is_empty = any(tail.log == culprit.log and not tail.lines for tail in report.tails)
+    return culprit.rank is not None and is_empty and not culprit.last_lines and not culprit.error
 
 
 def _suspects(report: Report) -> tuple[Suspect, ...]:
@@ -90,9 +99,11 @@ def _command(name: str, report: Report) -> str:
     return f"ranklaunch {name} {shlex.quote(report.folder)}"
 
 
-def _logs(report: Report, ranks: Iterable[int]) -> str:
+def _logs(report: Report, ranks: Iterable[int] = ()) -> str:
+    """Return the command for the last lines of some ranks, or of all."""
     attempt = f" --attempt {report.attempts[-1].number}" if len(report.attempts) > 1 else ""
-    return f"{_command('logs', report)}{attempt} --rank {','.join(map(str, ranks))} --tail {LINES}"
+    chosen = ",".join(map(str, ranks))
+    return f"{_command('logs', report)}{attempt}{f' --rank {chosen}' if chosen else ''} --tail {LINES}"
 
 
 def _again(report: Report) -> Iterator[Step]:
