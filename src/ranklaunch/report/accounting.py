@@ -9,7 +9,7 @@ from dataclasses import replace
 from ranklaunch.report import model
 from ranklaunch.report.layers import painted
 from ranklaunch.report.model import Accounting, Buckets, Gap, Span
-from ranklaunch.report.rounds import Place, Together, first, known, regained
+from ranklaunch.report.rounds import Place, Together, first, known_or, regained
 
 WAITING, STARTUP, PRODUCTIVE, REPEATED, SAVING, STALLED, STOPPING, GATE, RUNNING, UNKNOWN = model.BUCKETS
 LOST_AFTER_S = 20.0  # silence after which the other nodes take a node for lost
@@ -34,20 +34,20 @@ def _spans(round_: Together, last: Together | None, best: Place | None, steps_se
     """Yield the spans of one round. Where spans overlap, the later kind in _LAYERS counts. last: the round before."""
     assert round_.began is not None
     assert round_.sign is not None
-    over = known(round_.failed, round_.sign)
-    launched = known(round_.launched, over)
-    released = known(round_.released, launched)  # a job of one node is released by nobody
+    over = known_or(round_.failed, round_.sign)
+    launched = known_or(round_.launched, over)
+    released = known_or(round_.released, launched)  # a job of one node is released by nobody
     if last:
         yield Span(GATE, last.sign or round_.began, released)
-    trained = known(round_.first_step, over) if steps_seen else launched
+    trained = known_or(round_.first_step, over) if steps_seen else launched
     yield Span(STARTUP, released if last else round_.began, trained)
     if not steps_seen:
         yield Span(RUNNING, launched, over)
     if round_.first_step is not None:
         yield Span(PRODUCTIVE, round_.first_step, over)
-        yield Span(REPEATED, round_.first_step, min(known(regained(round_, best), over), over))
+        yield Span(REPEATED, round_.first_step, min(known_or(regained(round_, best), over), over))
     for kind, spans in ((WAITING, () if last else round_.waits), (SAVING, round_.saved), (STALLED, round_.stalls)):
-        yield from (Span(kind, span.began, min(known(span.ended, over), over), span.text) for span in spans)
+        yield from (Span(kind, span.began, min(known_or(span.ended, over), over), span.text) for span in spans)
     if round_.failed is not None:
         yield Span(STOPPING, round_.failed, round_.sign)
         if round_.lost_node and round_.last_step is not None:

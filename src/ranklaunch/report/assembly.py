@@ -53,13 +53,13 @@ def report(top: str, read_at: float = 0.0) -> Report:
 
 def _note_other_names(reader: Reader, gathered: Sequence[Gathered]) -> None:
     """Note attempts that may belong to another job: only the name in their plans shows that."""
-    named = {each.number: name for each in gathered if (name := next((_job_name(files) for _, files in each.every if files.plan), ""))}
-    others = [number for number in named if named[number] != named[max(named)]]
-    if others:
-        numbers = f"{', '.join(map(str, others[:8]))}{' and more' if len(others) > 8 else ''}"
-        have = f"attempt {numbers} has" if len(others) == 1 else f"attempts {numbers} have"
+    names = {each.number: name for each in gathered if (name := next((_job_name(files) for _, files in each.every if files.plan), ""))}
+    differing = [number for number in names if names[number] != names[max(names)]]
+    if differing:
+        numbers = f"{', '.join(map(str, differing[:8]))}{' and more' if len(differing) > 8 else ''}"
+        have = f"attempt {numbers} has" if len(differing) == 1 else f"attempts {numbers} have"
         why = "all attempts in one log folder count as one job"
-        reader.trouble(f"{have} another job name ({named[others[0]]}), and may belong to another job: {why}")
+        reader.trouble(f"{have} another job name ({names[differing[0]]}), and may belong to another job: {why}")
 
 
 def _job_name(files: NodeFiles) -> str:
@@ -112,17 +112,17 @@ def _gathered(reader: Reader, places: Sequence[Place]) -> Iterator[Gathered]:
     yield from _without_plan(reader, early, [files for each in by_attempt.values() for files in each])
 
 
-def _without_plan(reader: Reader, early: Sequence[NodeFiles], others: Sequence[NodeFiles]) -> Iterator[Gathered]:
+def _without_plan(reader: Reader, early: Sequence[NodeFiles], planned: Sequence[NodeFiles]) -> Iterator[Gathered]:
     """Yield the last attempt if it failed before there was a plan, with the index of its node still unknown. Such a start counts as an
     attempt only if it ended after all other starts; earlier ones are noted as troubles."""
-    newest = max((_ended(files) for files in others), default=0.0)
+    newest = max((_ended(files) for files in planned), default=0.0)
     for files in early:
         if _ended(files) <= newest:
             reason = checked.text(files.verdict.get("reason", ""))
             reader.trouble(f"{files.subpath}: a start that failed before its plan was made, not counted as an attempt: {reason}")
     last = max(early, key=_ended, default=None)
     if last and _ended(last) > newest:
-        yield attempts.gathered(1 + max((_attempt_of(files) for files in others), default=0), [(0, last)])
+        yield attempts.gathered(1 + max((_attempt_of(files) for files in planned), default=0), [(0, last)])
 
 
 def _ended(files: NodeFiles) -> float:

@@ -150,8 +150,8 @@ def _on_nodes(gathered: Gathered, number: int, job: Job, most_steps: int) -> Ite
 
 
 def missing(gathered: Gathered, job: Job) -> tuple[int, ...]:
-    there = {node for node, _ in gathered.every}
-    return tuple(node.index for node in job.nodes if node.index not in there)
+    present = {node for node, _ in gathered.every}
+    return tuple(node.index for node in job.nodes if node.index not in present)
 
 
 def hangs(gathered: Gathered, known: Sequence[OnNode]) -> tuple[Hang, ...]:

@@ -42,7 +42,7 @@ def _raised(record: Record, start: Record | None, shift: float) -> Raised:
     )  # fmt: skip
 
 
-def alike(exceptions: Iterable[Raised]) -> list[list[Raised]]:
+def grouped(exceptions: Iterable[Raised]) -> list[list[Raised]]:
     """Group exceptions that are equal except for rank and time. Each group is in order of time."""
     groups: dict[tuple[object, ...], list[Raised]] = {}
     for each in exceptions:

@@ -39,10 +39,10 @@ class Thinned:
         self._stride = 1
         self._since = 0
 
-    def add(self, seen: Seen) -> None:
-        self._last = seen
+    def add(self, step: Seen) -> None:
+        self._last = step
         if not self._since:
-            self._kept.append(seen)
+            self._kept.append(step)
         self._since = (self._since + 1) % self._stride
         if len(self._kept) > MOST_STEPS:
             del self._kept[1::2]
@@ -128,11 +128,11 @@ class NodeEvents:
 
     def _take_steps(self, at: float, line: Line) -> None:
         for group in checked.each_of(line.get("ranks"))[:MOST]:
-            ranks, seen = _steps_of(checked.each_of(group), at)
+            ranks, step = _steps_of(checked.each_of(group), at)
             self._added += len(ranks)
             for rank in ranks:
                 if rank in self._steps or len(self._steps) < MOST_NAMES:
-                    self._steps.setdefault(rank, Thinned()).add(seen)
+                    self._steps.setdefault(rank, Thinned()).add(step)
 
     def finish(self) -> None:
         """Complete the steps after the last line."""

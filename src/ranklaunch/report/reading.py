@@ -104,8 +104,8 @@ class Reader:
             self._open_file()
             return [self._top()]
         is_one = bool(_ATTEMPT.fullmatch(os.path.basename(self.top)))
-        found = () if is_one else self._attempt_folders()
-        places = [Place(os.path.join(self.top, subpath), subpath, *_numbers(subpath.split("/"))) for subpath in found]
+        subpaths = () if is_one else self._attempt_folders()
+        places = [Place(os.path.join(self.top, subpath), subpath, *_numbers(subpath.split("/"))) for subpath in subpaths]
         if not places and self._is_attempt(self.top):
             places = [self._top()]
         if not places:

@@ -44,9 +44,9 @@ def shifts(by_node: Mapping[int, Sequence[NodeFiles]]) -> dict[int, float]:
     at = first(released[node] for node in sorted(released))
     result = {}
     for node, events in every.items():
-        measured, here = first(each.clock_s for each in events), released[node]
-        apart = at - here if at is not None and here is not None else 0.0
-        result[node] = measured if measured is not None else apart if abs(apart) > MOST_CLOCK_S else 0.0
+        measured, release = first(each.clock_s for each in events), released[node]
+        difference = at - release if at is not None and release is not None else 0.0
+        result[node] = measured if measured is not None else difference if abs(difference) > MOST_CLOCK_S else 0.0
     return result
 
 
@@ -55,7 +55,7 @@ def first(times: Iterable[float | None]) -> float | None:
     return next((at for at in times if at is not None), None)
 
 
-def known(at: float | None, otherwise: float) -> float:
+def known_or(at: float | None, otherwise: float) -> float:
     return otherwise if at is None else at
 
 
@@ -78,7 +78,7 @@ def together(number: int, by_node: Mapping[int, NodeFiles], shift: Mapping[int, 
     fields: dict[str, Any] = {name: _least(map(attrgetter(name), every)) for name in _EARLIEST}
     fields.update({name: tuple(chain.from_iterable(map(attrgetter(name), every))) for name in ("waits", "saved")})
     sign = _most(map(attrgetter("last"), every))
-    over = known(fields["failed"], sign or 0.0)
+    over = known_or(fields["failed"], sign or 0.0)
     return Together(
         number, end.get("outcome") or model.UNFINISHED, **fields, **_progress(every),
         sign=sign,
@@ -109,10 +109,10 @@ def _unmeasured(by_node: Mapping[int, NodeFiles], shift: Mapping[int, float]) ->
 
 def _last(by_node: Mapping[int, NodeFiles]) -> int | None:
     """Return the node that came last to the muster, None if all came at about the same time."""
-    came = {node: wait.began for node, files in by_node.items() for wait in files.events.waits if wait.kind == "muster"}
-    if len(came) < 2 or max(came.values()) - min(came.values()) < LATE_S:
+    arrivals = {node: wait.began for node, files in by_node.items() for wait in files.events.waits if wait.kind == "muster"}
+    if len(arrivals) < 2 or max(arrivals.values()) - min(arrivals.values()) < LATE_S:
         return None
-    return max(came, key=lambda node: came[node])
+    return max(arrivals, key=lambda node: arrivals[node])
 
 
 def regained(round_: Together, before: Place | None) -> float | None:

@@ -83,8 +83,8 @@ def stop(values: Iterable[object]) -> str:
     took = max((seconds for seconds in (checked.number(each.get("seconds")) for each in stops) if seconds is not None), default=None)
     answers = [field("saved", each) or "unknown" for each in stops]
     saved = next((word for word in ("no", "unknown") if word in answers), answers[0])
-    how = f"{caught} caught it, {ended} ended by themselves, {killed} {'was' if killed == 1 else 'were'} killed"
-    return f"{field('signal', stops[0])}: {how}{'' if took is None else f' after {took:.1f} s'}; saved: {saved}"
+    effects = f"{caught} caught it, {ended} ended by themselves, {killed} {'was' if killed == 1 else 'were'} killed"
+    return f"{field('signal', stops[0])}: {effects}{'' if took is None else f' after {took:.1f} s'}; saved: {saved}"
 
 
 def job(plans: Iterable[Mapping[str, Any]]) -> Job:

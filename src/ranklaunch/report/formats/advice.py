@@ -36,9 +36,9 @@ def _repairs(report: Report) -> Iterator[Step]:
         yield Step(words.sentence(culprit.meaning))
     if culprit and culprit.error and culprit.error.remedy:
         yield Step(culprit.error.remedy)
-    for each in words.apart(report):
+    for each in words.second_causes(report):
         if each.error and each.error.remedy:
-            yield Step(f"For {words.who(each)}: {each.error.remedy}")
+            yield Step(f"For {words.process_name(each)}: {each.error.remedy}")
 
 
 def look(report: Report) -> Iterator[Step]:
@@ -56,7 +56,7 @@ def _read(report: Report) -> Iterator[Step]:
     if culprit and culprit.log:
         path = os.path.join(report.folder, culprit.log)
         read = path if culprit.rank is None else _logs(report, [culprit.rank])
-        yield Step(f"Read the last lines of {words.who(culprit)}:", read)
+        yield Step(f"Read the last lines of {words.process_name(culprit)}:", read)
     suspects = [each for each in _suspects(report) if each.log][:MOST_SUSPECTS]
     if suspects:
         ranks, nodes = {each.rank for each in suspects}, {each.node for each in suspects}
@@ -99,8 +99,8 @@ def _again(report: Report) -> Iterator[Step]:
     error, host = report.culprit and report.culprit.error, report.attempts[-1].suspect_host
     if host:
         yield Step(f"Leave out {host.host} (node {host.node}) the next time: {host.why}")
-    if error and words.again(error):
-        yield Step(words.sentence(words.again(error)))
+    if error and words.restart_advice(error):
+        yield Step(words.sentence(words.restart_advice(error)))
     restarted = any(len(each.rounds) > 1 for each in report.attempts)
     if error and error.retry == YES and not restarted:
         yield Step(

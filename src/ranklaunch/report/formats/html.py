@@ -39,7 +39,7 @@ def shown(report: Report) -> str:
         buckets=[each for each in _buckets(report) if each[2] > 0],
         rounds=rounds,
         earlier=[pair for pair in rounds[:-1] if pair[1].culprit and pair[1].culprit.last_lines],
-        exceptions=exception_records.alike(report.exceptions),
+        exceptions=exception_records.grouped(report.exceptions),
         stacks=sorted(last.stacks, key=lambda group: len(group.ranks)),
         processes=processes,
         tails=list(_tails(report)),

@@ -20,7 +20,7 @@ FILTERS = (
     words.lasted,
     words.exact,
     words.memory,
-    words.who,
+    words.process_name,
     words.failure,
     words.sentence,
     counted,

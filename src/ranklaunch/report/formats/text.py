@@ -21,7 +21,7 @@ def shown(report: Report) -> str:
         report=report,
         last=report.attempts[-1],
         before=rounds[:-1],
-        exceptions=exception_records.alike(report.exceptions),
+        exceptions=exception_records.grouped(report.exceptions),
         steps=[*advice.look(report), *advice.explanations(report)],
         buckets=[each for each in buckets if each[1] > 0 and each[1] >= 0.0005 * accounting.wall_s],
         WIDTH=WIDTH,

@@ -31,7 +31,7 @@ def reason(report: Report) -> str:
     return report.reason or nothing
 
 
-def again(error: KnownError) -> str:
+def restart_advice(error: KnownError) -> str:
     """Return the catalogue's advice on another start, "" for none."""
     return blame.RETRY.get(error.retry, "")
 
@@ -124,14 +124,15 @@ def exact(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s" if seconds < 99.95 else long(seconds)
 
 
-def who(culprit: Culprit) -> str:
+def process_name(culprit: Culprit) -> str:
+    """Return a process with its node and host: rank 3 on node 1 (h1)."""
     host = f" ({culprit.host})" if culprit.host else ""
     name = culprit.name or "a process"
     named = f"rank {culprit.rank}, of {name}," if culprit.rank is not None and name != f"rank {culprit.rank}" else name
     return f"{named} on node {culprit.node}{host}"
 
 
-def apart(report: Report) -> list[Culprit]:
+def second_causes(report: Report) -> list[Culprit]:
     """Return failures with a known cause that differs from the culprit's: they are no victims of the culprit."""
     first = report.culprit.error if report.culprit else None
     with_cause = [each for each in report.attempts[-1].failures if each.error and each.error.kind == blame.CAUSE]
@@ -141,7 +142,7 @@ def apart(report: Report) -> list[Culprit]:
 def failure(culprit: Culprit) -> str:
     """Return the process, its exit status and the line of its output that names the error."""
     line = culprit.error.line if culprit.error else ""
-    return ": ".join(filter(None, (f"{who(culprit)}, {end(culprit.exit_code, culprit.signal)}", line)))
+    return ": ".join(filter(None, (f"{process_name(culprit)}, {end(culprit.exit_code, culprit.signal)}", line)))
 
 
 def end(exit_code: int | None, signal: str) -> str:

@@ -134,12 +134,12 @@ def _options(site: Site, order: Order, index: int) -> list[str]:
 def _meeting(site: Site, order: Order, index: int) -> list[str]:
     """Return the options by which the nodes of one experiment meet."""
     hosts = [site.plan.job.nodes[node].host for node in order.nodes]
-    where = f"{settings.MASTER_ADDR.option}={hosts[0]}"
+    address = f"{settings.MASTER_ADDR.option}={hosts[0]}"
     if all(hosts):
-        where = f"{settings.HOSTS.option}={','.join(hosts)}"
+        address = f"{settings.HOSTS.option}={','.join(hosts)}"
     return [
         f"{settings.NODES.option}={len(order.nodes)}",
-        where,
+        address,
         f"{settings.NODE_INDEX.option}={index}",
         f"{settings.MUSTER_PORT.option}={order.ports[1]}",
     ]

@@ -113,12 +113,12 @@ def lines_of(report: Report) -> list[Line]:
         for each in attempt.rounds:
             for node in each.nodes:
                 nodes.setdefault(node.node, []).append((each, node))
-    notable, seen = _notable(report), report.accounting.steps_seen
+    notable, steps_seen = _notable(report), report.accounting.steps_seen
     return [
         Line(
             number,
             next((node.host for _, node in rounds if node.host), "")[:80],
-            [span for each, node in rounds for span in _spans(node, each, seen)],
+            [span for each, node in rounds for span in _spans(node, each, steps_seen)],
             _with_sign([mark for _, node in rounds for mark in node.marks]),
             notable.get(number, ""),
             EMPTY.get(rounds[-1][1].state, "it left no events"),

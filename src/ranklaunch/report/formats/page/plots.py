@@ -58,19 +58,19 @@ def plots(report: Report, axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
     yield from _output([each for each in rounds if len(each.output) > 1], axis)
     steps = [measured for each in rounds for measured in _steps(each)]
     yield from _seconds(steps, axis, odd)
-    came = [
-        Series(rank, tuple((each.at, float(each.step)) for each in seen), ended)
-        for rank, seen, ended in steps
+    series = [
+        Series(rank, tuple((each.at, float(each.step)) for each in of_rank), ended)
+        for rank, of_rank, ended in steps
     ]  # fmt: skip
-    if came:
-        highest = max(step for each in came for _, step in each.points)
+    if series:
+        highest = max(step for each in series for _, step in each.points)
         texts = {value: f"{value:.0f}" for value in levels(max(highest, LEVELS))}
-        yield _plot("Step", came, texts, axis, odd, f"up to {highest:.0f}")
+        yield _plot("Step", series, texts, axis, odd, f"up to {highest:.0f}")
 
 
 def _seconds(steps: Sequence[tuple[int, Sequence[Seen], float]], axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
     """Yield the plot of the seconds of a step, none without known values. Outliers lie beyond the edge."""
-    took = [Series(rank, tuple(_times(seen)), seen[-1].at) for rank, seen, _ in steps]
+    took = [Series(rank, tuple(_times(of_rank)), of_rank[-1].at) for rank, of_rank, _ in steps]
     values = sorted(seconds for each in took for _, seconds in each.points)
     if values:
         most = min(values[-1], 4 * middle(values)) or 1.0
