@@ -27,8 +27,8 @@ def painted(began: float, ended: float, layers: Sequence[Iterable[Span]], ground
         if time > at:
             top = next((spans[next(reversed(spans))] for spans in reversed(active) if spans), Span(ground, at))
             is_same = topmost and (topmost[-1].kind, topmost[-1].text) == (top.kind, top.text)
-            last = topmost.pop() if is_same else Span(top.kind, at)
-            topmost.append(Span(top.kind, last.began, time, top.text))
+            previous = topmost.pop() if is_same else Span(top.kind, at)
+            topmost.append(Span(top.kind, previous.began, time, top.text))
             at = time
         if begun:
             active[level][number] = begun
