@@ -1,1 +1,1 @@
-"""Measurements against other launchers: `python -m benchmarks.bench`, or `make bench`."""
+"""Comparison with other launchers by measurement: `python -m benchmarks.bench`, or `make bench`."""

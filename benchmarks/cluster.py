@@ -1,8 +1,8 @@
 """Seconds until the program of a cluster runs: Ray and JAX on one and on three hosts, by
 ranklaunch, by Ray's own command, and by hand.
 
-"first line s": from the start of the first command to the first line of the program; with
-several processes, of the last one. "connected s": to the end of ray.init() or of
+"first line s": from the start of the first command to the first line of the program; of several
+processes, the last one counts. "connected s": from the same start to the end of ray.init() or of
 jax.distributed.initialize().
 """
 
@@ -26,7 +26,7 @@ from testbench.hosts import Hosts, missing
 NAME = "cluster"
 LIMIT_S = 300.0
 CPUS = 2  # of each node
-MORE_OF_JAX_S = 0.5  # a start, and the nodes' meeting
+MORE_OF_JAX_S = 0.5  # for the start of ranklaunch, and the start barrier
 RAY_PORT, JAX_PORT = 6379, 6666
 PROGRAM = str(Path(__file__).resolve().with_name("cluster_program.py"))
 FIRST, CONNECTED = "first line s", "connected s"
@@ -61,7 +61,7 @@ def _absent(kind: str) -> str:
     return "" if importlib.util.find_spec(kind.lower()) else "not installed"
 
 
-# Ways. Each host has its own folder for Ray: the hosts share a disk.
+# Ways to start. Each host has its own folder for Ray, because the hosts share a disk.
 
 
 def ranklaunch_ray(ranks: Ranks, hosts: Hosts) -> list[str]:
@@ -70,13 +70,13 @@ def ranklaunch_ray(ranks: Ranks, hosts: Hosts) -> list[str]:
 
 def symmetric_run(ranks: Ranks, hosts: Hosts) -> list[str]:
     patience = f"RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT={LIMIT_S:.0f}"  # a busy machine needs more
-    where = ["--address", f"{hosts[0].address}:{RAY_PORT}", "--min-nodes", str(ranks.nodes)]
+    cluster = ["--address", f"{hosts[0].address}:{RAY_PORT}", "--min-nodes", str(ranks.nodes)]
     program = [sys.executable, "-u", *ranks.program]
-    return ["env", patience, "ray", "symmetric-run", *where, *_ray_options(ranks), "--", *program]
+    return ["env", patience, "ray", "symmetric-run", *cluster, *_ray_options(ranks), "--", *program]
 
 
 def ray_by_hand(ranks: Ranks, hosts: Hosts) -> list[str]:
-    """As pages of Ray show it, with a wait for all nodes, which no command of Ray has."""
+    """Return the command of a node as in Ray's documentation, with an added wait for all nodes: no command of Ray has one."""
     options = ["--node-ip-address", hosts[ranks.node].address, *_ray_options(ranks)]
     if ranks.node:
         join = ["ray", "start", "--address", f"{hosts[0].address}:{RAY_PORT}", *options, "--block"]
@@ -90,7 +90,7 @@ def ray_by_hand(ranks: Ranks, hosts: Hosts) -> list[str]:
 
 def _ray_options(ranks: Ranks) -> list[str]:
     head = ["--include-dashboard", "false", "--disable-usage-stats"] if ranks.node == 0 else []
-    folder = ["--temp-dir", str(ranks.folder / "ray")]  # else nodes take the path from node 0
+    folder = ["--temp-dir", str(ranks.folder / "ray")]  # without this option, nodes use the path of node 0
     return ["--num-cpus", str(CPUS), "--num-gpus", "0", *folder, *head]
 
 
@@ -120,17 +120,17 @@ JAX: Mapping[str, Shell] = {OURS_JAX: ranklaunch_jax, JAX_BY_HAND: jax_by_hand}
 
 
 def _start(kind: str, shell: Shell, nodes: int) -> Sample:
-    """Start a job on hosts of its own, and end it once its program is connected."""
+    """Start a job on new hosts, and end it once its program is connected."""
     with tempfile.TemporaryDirectory(prefix="rlb") as name:
-        folder = Path(name)  # a short path: Ray makes sockets below it
+        folder = Path(name)  # a short path, because Ray makes sockets in it
         with Hosts(nodes, folder) as hosts, Job(folder) as job:
             began = time.monotonic()
             for node, host in enumerate(hosts):
-                own = folder / str(node)
-                own.mkdir()
-                ranks = Ranks(CPUS, (PROGRAM, kind.lower(), str(folder)), own, nodes, node)
-                where = {"HOME": str(own), "RAY_TMPDIR": str(own), "RANKLAUNCH_RUN_DIR": name}
-                job.start(shell(ranks, hosts), host.popen, **where)
+                of_node = folder / str(node)
+                of_node.mkdir()
+                ranks = Ranks(CPUS, (PROGRAM, kind.lower(), str(folder)), of_node, nodes, node)
+                folders = {"HOME": str(of_node), "RAY_TMPDIR": str(of_node), "RANKLAUNCH_RUN_DIR": name}
+                job.start(shell(ranks, hosts), host.popen, **folders)
             processes = nodes if kind == "JAX" else 1
             files = [folder / f"first-{rank}" for rank in range(processes)]
             while not all(file.exists() for file in files):
@@ -144,7 +144,7 @@ def _start(kind: str, shell: Shell, nodes: int) -> Sample:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     if {count for _, _, count in times} != {float(nodes)}:
-        msg = f"the program had not {nodes} nodes: {times}"
+        msg = f"the program did not have {nodes} nodes: {times}"
         raise Failed(msg)
     return {
         FIRST: max(first for first, _, _ in times) - began,
@@ -153,16 +153,16 @@ def _start(kind: str, shell: Shell, nodes: int) -> Sample:
 
 
 def targets(rows: list[Row]) -> list[Target]:
-    """Not later than the other ways of Ray; of JAX, seconds more than the bare processes."""
-    found = []
+    """Return the targets: for Ray, not later than the other ways; for JAX, few seconds more than the bare processes."""
+    result = []
     for nodes in sorted({1, 3} & {int(row.case.split()[2]) for row in rows}):
         name = case("Ray", nodes)
         for other in (SYMMETRIC, RAY_BY_HAND):
             times = ratio(rows, name, FIRST, OURS_RAY, other)
-            found.append(Target(f"{name}, to the first line: times {other}", times, 1.0))
+            result.append(Target(f"{name}, to the first line: times {other}", times, 1.0))
         name = case("JAX", nodes)
         ours, bare = (value(rows, name, CONNECTED, way) for way in (OURS_JAX, JAX_BY_HAND))
         more = None if ours is None or bare is None else ours - bare
         text = f"{name}, to the end of initialize(): seconds more than by hand"
-        found.append(Target(text, more, MORE_OF_JAX_S))
-    return found
+        result.append(Target(text, more, MORE_OF_JAX_S))
+    return result

@@ -1,11 +1,11 @@
 """Program of the section cluster: `cluster_program.py ray|jax|nodes WORD...`.
 
-ray FOLDER    a driver of Ray: time of its first line, then of its connection to the cluster
-jax FOLDER    a process of JAX: time of its first line, then of its jax.distributed.initialize()
+ray FOLDER    driver of Ray: times of its first line and of its connection to the cluster
+jax FOLDER    process of JAX: times of its first line and of the end of jax.distributed.initialize()
 nodes NUMBER  wait until a cluster of Ray has so many nodes
 
-Times are of the clock that all processes of a machine share. They go to the file first-RANK of
-the folder, the number of nodes or processes after them.
+Times are of the monotonic clock, which all processes of a machine share. The file first-RANK of the folder
+has both times, then the number of nodes or processes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def jax_process(folder: str) -> None:
     import jax
 
     process, number = (int(os.environ[f"JAX_{name}"]) for name in ("PROCESS_ID", "NUM_PROCESSES"))
-    if os.environ.get("BY_HAND"):  # JAX itself reads only the address
+    if os.environ.get("BY_HAND"):  # JAX itself reads only the address from the environment
         jax.distributed.initialize(num_processes=number, process_id=process)
     else:
         jax.distributed.initialize()

@@ -1,4 +1,4 @@
-"""From the end of a rank that fails to the end of the job: how long, with which exit code, and what is left."""
+"""End of a job after the failure of a rank: seconds from the failure, exit code, and leftover processes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from testbench.hosts import Hosts, missing
 NAME = "failure"
 LIMIT_S = 60.0
 GRACE_S = 5
-WORKED_S = 0.5  # from the start of the last rank to the failure: launchers have done by then what they do at a start
+WORKED_S = 0.5  # from the start of the last rank to the failure: launchers have completed their start by then
 NODES = 3
-FAILS = 3  # a rank; of 2 on each node, it is on node 1
+FAILS = 3  # the failing rank; with 2 ranks on each node, this rank is on node 1
 PEERS_HERE = ("mpirun", "torchrun", "accelerate", "deepspeed")
 OURS = "ranklaunch spawn"
 
@@ -31,7 +31,7 @@ OBEY, IGNORE, ACROSS = "1 of 8 ranks fails", "1 of 8 ranks fails, the others ign
 
 def measure(quick: bool) -> list[Row]:
     runs = 1 if quick else 7
-    # Timers decide those: one run tells.
+    # Timers decide the result here, so one run is enough.
     ignoring = ("mpirun",) if quick else PEERS_HERE
     peers = PEERS_HERE if not quick else ("mpirun", "torchrun")
     rows = [
@@ -65,7 +65,7 @@ def _across(quick: bool, runs: int) -> list[Row]:
     rows = in_turn(ACROSS, {OURS: partial(_on_hosts, launchers.spawn)}, runs)
     if quick or not launchers.here("torchrun"):
         return rows
-    # Its other nodes wait for work that never ends here: the limit decides.
+    # One run: the other nodes of torchrun wait until the limit, because the work never ends here.
     return [*rows, *in_turn(ACROSS, {"torchrun": partial(_on_hosts, launchers.torchrun)}, 1)]
 
 
@@ -88,25 +88,25 @@ def _folder() -> Iterator[Path]:
 
 
 def _failed(job: Job, nodes: Sequence[Started], ranks: int) -> Sample:
-    """Lets the rank fail once all are up, and waits until the launchers have ended and nothing is left of what they started."""
-    pipe = os.open(job.folder / "fail", os.O_RDWR)  # both ends: opening one waits for the other
+    """Let the rank fail once all ranks are up. Wait until the launchers and all processes that they started have ended."""
+    pipe = os.open(job.folder / "fail", os.O_RDWR)  # both ends, because opening one end blocks until the other is open
     try:
         job.wait_until_up(ranks)
         time.sleep(WORKED_S)
         os.write(pipe, b"!")
         deadline = time.monotonic() + LIMIT_S
         ended = [node.wait(deadline - time.monotonic()) for node in nodes]
-        outlived = job.left()
-        left = outlived
-        while left and time.monotonic() < deadline:
+        outlived = job.remaining()
+        remaining = outlived
+        while remaining and time.monotonic() < deadline:
             time.sleep(0.002)
-            left = job.left()
+            remaining = job.remaining()
         gone_at = time.monotonic() if outlived else max(node.ended_at for node in nodes)
         failed_at = float((job.folder / "failed").read_text())
     finally:
         os.close(pipe)
-    codes = [float(node.code) for node, has in zip(nodes, ended) if has]
-    whole = not left and all(ended)
+    codes = [float(node.code) for node, has_ended in zip(nodes, ended) if has_ended]
+    whole = not remaining and all(ended)
     code = {"exit code": max(codes)} if codes and max(codes) == min(codes) and all(ended) else {}
     return {"s": gone_at - failed_at if whole else LIMIT_S, **code, "outlived the launcher": float(len(outlived) if all(ended) else 0)}
 

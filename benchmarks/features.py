@@ -1,4 +1,4 @@
-"""What the parts of ranklaunch cost: a start with one of them taken out at a time, and two nodes with and without the muster."""
+"""Cost of the parts of ranklaunch: a start without one of the parts at a time, and two nodes with and without the muster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT_S = 300.0
 ALL = "all on"
 WAYS = {ALL: "nothing", "no events": "events", "no log per rank": "logs", "no tags": "tags"}
 WITHOUT = Path(__file__).with_name("without.py")
-LINE = 'print("a line")\n'  # so that logs and tags have something to do
+LINE = 'print("a line")\n'  # gives logs and tags some work
 
 
 def measure(quick: bool) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What ranklaunch adds in front of another launcher, which does the starting: two empty ranks, with and without it."""
+"""Cost of ranklaunch in front of another launcher that starts the ranks: two empty ranks, with and without ranklaunch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def case(peer: str) -> str:
 
 
 def _rows(peer: str, runs: int) -> list[Row]:
-    """The difference of two numbers that vary more than it: each run is compared with the one right before it."""
+    """Return the rows of one launcher. The difference is smaller than the variation of both times, so each run is compared with the run
+    right before."""
     makers: dict[str, Command] = {"alone": PEERS[peer], "with ranklaunch": partial(launchers.ranklaunch, peer)}
     return in_turn(case(peer), {way: partial(_start, make) for way, make in makers.items()}, runs, against="alone")
 

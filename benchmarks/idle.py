@@ -1,4 +1,4 @@
-"""What launchers do and hold while their ranks work in silence: wake-ups, CPU time and memory, of the launcher's own processes alone."""
+"""Cost of launchers while their ranks work in silence: wake-ups, CPU time and memory, of the launcher's own processes only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RANKS = 8
 SECONDS = 60.0
 SECONDS_QUICK = 2.0
 END_S = 120.0
-SETTLE_S = 1.0  # after the last rank is up: what starting needed is over
+SETTLE_S = 1.0  # after the last rank is up: the work of the start is over
 CASE = f"{RANKS} ranks that sleep"
 WATCHED, WATCHED_QUICK = 64, 8
-WATCHING = "watching whether ranks hang"  # as it does by default: a look each ten seconds
+WATCHING = "watching whether ranks hang"  # the default: one sample every ten seconds
 UNWATCHED = "ranklaunch --hang off"
 PEERS: dict[str, Command] = {"torchrun": launchers.torchrun_with_logs, "deepspeed": launchers.deepspeed}
 
@@ -33,13 +33,13 @@ def measure(quick: bool) -> list[Row]:
     count = WATCHED_QUICK if quick else WATCHED
     ways = {"ranklaunch": launchers.spawn, UNWATCHED: lambda ranks: launchers.ranklaunch("spawn", ranks, "--hang", "off")}
     rows += in_turn(WATCHING, {way: partial(idle, make, seconds, count) for way, make in ways.items()}, 1)
-    return [*(made.noted(f"over {seconds:g} s") for made in rows), *launchers.absent(CASE, *PEERS)]
+    return [*(row.noted(f"over {seconds:g} s") for row in rows), *launchers.absent(CASE, *PEERS)]
 
 
 def targets(rows: Sequence[Row]) -> list[Target]:
     ours = partial(value, rows, CASE, way="ranklaunch")
     return [
-        # One of the clock by which the next attempt knows what the platform gave, and six a minute of the sampler.
+        # One a second of the clock by which the next attempt learns the platform's grace, and six a minute of the sampler.
         Target("wake-ups of ranklaunch in a second, with silent ranks", ours("wake-ups/s"), 1.2),
         Target(
             f"CPU seconds in a minute to watch {WATCHED} silent ranks, 1 % of a core",
@@ -59,7 +59,7 @@ def idle(make: Command, seconds: float, count: int = RANKS) -> Sample:
         began, switches, cpu_s = time.monotonic(), processes.switches(pids), processes.cpu_s(pids)
         time.sleep(seconds)
         took = time.monotonic() - began
-        found = {
+        values = {
             "wake-ups/s": (processes.switches(pids) - switches) / took,
             "CPU s/min": (processes.cpu_s(pids) - cpu_s) / took * 60,
             "resident MB": sum(map(processes.resident_kb, pids)) / 1024,
@@ -69,4 +69,4 @@ def idle(make: Command, seconds: float, count: int = RANKS) -> Sample:
         }
         job.go()
         launcher.wait(END_S)
-        return found
+        return values

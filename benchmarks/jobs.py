@@ -1,5 +1,5 @@
-"""What the benchmarks start: when its ranks are up, how long it takes, what it costs, and whether anything of it is left. All of it
-carries a mark in its environment, by which it is found and, where a benchmark has had enough, ended."""
+"""Jobs of the benchmarks: the start of ranks, duration, CPU time, and leftover processes. All processes of a job carry a mark in their
+environment, by which leftovers are found and killed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from typing import IO, Any, TypeVar
 from benchmarks import processes
 
 MARK = "BENCHMARK_JOB"
-SHOWN = 300  # characters of the output of what has failed
+SHOWN = 300  # characters of the output of a failed process
 CLEAR_S = 30.0
-START_S = 180.0  # until all ranks are up
-# What another job or a developer may have left in this environment, which would mislead or slow a launcher.
+START_S = 180.0  # limit until all ranks are up
+# Variables of another job or of a developer, which would mislead or slow a launcher.
 FOREIGN = (
     *("RANKLAUNCH_", "MA_", "VC_", "PET_", "OMPI_", "PMIX_", "MS_", "SLURM_", "HOROVOD_", "ACCELERATE_"),
     *("RANK", "WORLD_", "LOCAL_", "MASTER_"),
-    "PYTHONDONTWRITEBYTECODE",  # what is installed was compiled
+    "PYTHONDONTWRITEBYTECODE",  # installed packages are compiled
 )
-TOOLS = Path(sys.executable).parent  # the launchers of the same installation
-RANK = Path(__file__).resolve().with_name("rank.py")  # what ranks do
+TOOLS = Path(sys.executable).parent  # launchers of the same installation
+RANK = Path(__file__).resolve().with_name("rank.py")  # program of the ranks
 
 
 class Failed(Exception):
@@ -36,7 +36,8 @@ class Failed(Exception):
 
 
 class Started:
-    """One process that was started, and by its mark all that came of it."""
+    """Started process, whose descendants carry the same mark. ended_at: monotonic time of the end, 0 before. cpu_s: CPU seconds of the
+    process and of all descendants that were waited for."""
 
     def __init__(self, popen: subprocess.Popen[Any], output: Path) -> None:
         self.popen = popen
@@ -47,15 +48,15 @@ class Started:
 
     @property
     def code(self) -> int:
-        """As a shell sees it."""
+        """Return the exit code as a shell has it."""
         code = self.popen.returncode
         return 128 - code if code < 0 else code
 
     def wait(self, limit_s: float) -> bool:
-        """Whether it has ended within the limit. CPU: its own, and of all its descendants that were waited for."""
+        """Wait for the end, at most `limit_s` seconds. Return True if the process has ended."""
         if not self.ended_at and select.select([self._pidfd], [], [], max(0.0, limit_s))[0]:
             self.ended_at = time.monotonic()
-            if self.popen.returncode is None:  # a host that was stopped has reaped its processes
+            if self.popen.returncode is None:  # else a stopped host has reaped the process already
                 _, status, usage = os.wait4(self.popen.pid, 0)
                 self.popen.returncode = os.waitstatus_to_exitcode(status)
                 self.cpu_s = usage.ru_utime + usage.ru_stime
@@ -64,13 +65,13 @@ class Started:
 
     def succeed(self, limit_s: float) -> None:
         if not self.wait(limit_s):
-            msg = f"not done after {limit_s:g} s: {self.words()}"
+            msg = f"no end after {limit_s:g} s: {self.output_end()}"
             raise Failed(msg)
         if self.code:
-            msg = f"exit code {self.code}: {self.words()}"
+            msg = f"exit code {self.code}: {self.output_end()}"
             raise Failed(msg)
 
-    def words(self) -> str:
+    def output_end(self) -> str:
         return self._output.read_text(errors="replace").strip()[-SHOWN:]
 
 
@@ -84,7 +85,7 @@ _Job = TypeVar("_Job", bound="Job")
 
 
 class Job:
-    """What is started together in one folder. Nothing of it is left behind the block."""
+    """Processes that are started together in one folder. None of them outlives the with block."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -105,48 +106,50 @@ class Job:
         stdout: int | IO[bytes] | None = None,
         **more: str,
     ) -> Started:
-        """stdout: instead of the console, which is a file. more: variables of the environment."""
+        """Start a process of the job. popen: function that starts it, such as that of a host. stdout: in place of a file in the job's
+        folder. more: further variables of the environment."""
         output = self.folder / f"console-{len(self._started)}"
         with output.open("wb") as file:
             words, env = [str(word) for word in command], environment(**more, **{MARK: self._mark})
-            how = {"stdin": stdin, "stdout": file if stdout is None else stdout, "stderr": file, "start_new_session": True}
-            self._started.append(Started(popen(words, env=env, cwd=str(self.folder), **how), output))
+            streams = {"stdin": stdin, "stdout": file if stdout is None else stdout, "stderr": file}
+            process = popen(words, env=env, cwd=str(self.folder), **streams, start_new_session=True)
+            self._started.append(Started(process, output))
         return self._started[-1]
 
     def wait_until_up(self, ranks: int) -> list[int]:
-        """The pids of the ranks, as they know them: another host numbers its own."""
+        """Wait until all ranks are up. Return their pids as the ranks themselves see them: on another host, the pid differs there."""
         files = [self.folder / f"up-{rank}" for rank in range(ranks)]
         deadline = time.monotonic() + START_S
         while not all(file.exists() for file in files):
-            over = [one for one in self._started if one.wait(0.0)]
-            if over or time.monotonic() > deadline:
-                said = [f"exit code {one.code}: {one.words()}" for one in over] or [one.words() for one in self._started]
-                msg = f"not up: {' | '.join(said)}"
+            ended = [one for one in self._started if one.wait(0.0)]
+            if ended or time.monotonic() > deadline:
+                texts = [f"exit code {one.code}: {one.output_end()}" for one in ended] or [one.output_end() for one in self._started]
+                msg = f"not all ranks are up: {' | '.join(texts)}"
                 raise Failed(msg)
             time.sleep(0.01)
         return [int(file.read_text()) for file in files]
 
     def go(self) -> None:
-        """For ranks that wait for it."""
+        """Let waiting ranks continue."""
         (self.folder / "go").touch()
 
-    def left(self) -> list[int]:
-        """The processes that have not ended."""
+    def remaining(self) -> list[int]:
+        """Return the pids of the job's processes that have not ended."""
         return processes.having(MARK, self._mark)
 
     def _clear(self) -> None:
         deadline = time.monotonic() + CLEAR_S
         while time.monotonic() < deadline:
-            left = self.left()
-            for pid in left:
+            remaining = self.remaining()
+            for pid in remaining:
                 self._kill(pid)
             gone = all([one.wait(0.0) for one in self._started])  # noqa: C419 - each is reaped
-            if gone and not left:
+            if gone and not remaining:
                 break
             time.sleep(0.01)
 
     def _kill(self, pid: int) -> None:
-        """Through a descriptor that was checked: the number may be another's by now."""
+        """Kill a process of the job by a checked descriptor: another process may have the pid by now."""
         with contextlib.suppress(OSError):
             pidfd = os.pidfd_open(pid)
             try:
@@ -157,7 +160,7 @@ class Job:
 
 
 def timed(command: Sequence[object], folder: Path, limit_s: float, **more: str) -> dict[str, float]:
-    """From the start of a command that succeeds to its end."""
+    """Return the wall and CPU seconds of a command. Raises Failed unless it succeeds within the limit."""
     with Job(folder) as job:
         began = time.monotonic()
         one = job.start(command, **more)

@@ -1,4 +1,4 @@
-"""How each launcher starts ranks on this machine: the commands that a user would type, with the same interpreter for every rank."""
+"""Command of each launcher that starts ranks on this machine, as a user would type it, with the same interpreter for every rank."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.rows import Row
 
 PYTHON = (sys.executable, "-u")
 RANKLAUNCH = TOOLS / "ranklaunch"
-PORT = 29500  # where the ranks of several nodes meet
+PORT = 29500  # of the rendezvous of several nodes
 
 
 class Ranks(NamedTuple):
-    """count: of this node, and of each of the others. folder: for logs and files of this start. nodes: of the job, which are the hosts
-    h0, h1, ... where there are several. node: which of them this is."""
+    """Ranks to start on one node. count: ranks on each node. program: script and arguments. folder: for logs and files of this start.
+    nodes: number of nodes of the job; several nodes are the hosts h0, h1, ... node: index of this node."""
 
     count: int
     program: tuple[str, ...]
@@ -51,7 +51,7 @@ def spawn(ranks: Ranks) -> list[str]:
 
 
 def ranktable(ranks: Ranks) -> list[str]:
-    """The table, table-N.json, is there already: a platform makes it."""
+    """Return the command for a rank table. The table, table-N.json, exists already, as on a platform that makes one."""
     return ranklaunch("ranktable", ranks, "--rank-table", str(ranks.folder / f"table-{ranks.count}.json"))
 
 
@@ -60,19 +60,19 @@ def mpirun(ranks: Ranks, *options: str) -> list[str]:
 
 
 def mpirun_with_logs(ranks: Ranks) -> list[str]:
-    """As ranklaunch does: to a file for each rank, and with tags to the console. Open MPI 4.1."""
+    """Return the command that writes a file for each rank, and lines with tags to the console, as ranklaunch does. For Open MPI 4.1."""
     return mpirun(ranks, "--bind-to", "none", "--tag-output", "--output-filename", ranks.logs)
 
 
 def torchrun(ranks: Ranks) -> list[str]:
     if ranks.nodes == 1:
         return _torchrun(ranks, "--standalone")
-    where = (f"--nnodes={ranks.nodes}", f"--node_rank={ranks.node}", "--master_addr=h0", f"--master_port={PORT}")
-    return _torchrun(ranks, *where, "--rdzv_backend=static")
+    nodes = (f"--nnodes={ranks.nodes}", f"--node_rank={ranks.node}", "--master_addr=h0", f"--master_port={PORT}")
+    return _torchrun(ranks, *nodes, "--rdzv_backend=static")
 
 
 def torchrun_with_logs(ranks: Ranks) -> list[str]:
-    """As ranklaunch does: to a file for each rank, and with tags to the console."""
+    """Return the command that writes a file for each rank, and lines with tags to the console, as ranklaunch does."""
     return _torchrun(ranks, "--nnodes=1", "--master_port=0", "--tee", "3", "--log-dir", ranks.logs)
 
 
@@ -81,7 +81,8 @@ def _torchrun(ranks: Ranks, *options: str) -> list[str]:
 
 
 def accelerate(ranks: Ranks) -> list[str]:
-    """Without --multi_gpu it starts one process where there is no GPU; for one rank it wants it not."""
+    """Return the command of accelerate. Without --multi_gpu, accelerate starts one process on a machine without GPUs; for one rank it
+    refuses this option."""
     several = ["--multi_gpu"] if ranks.count > 1 else []
     common = ["--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
     return ["accelerate", "launch", *several, f"--num_processes={ranks.count}", *common, *ranks.program]
@@ -112,7 +113,7 @@ _chosen: set[str] = set(PEERS)
 
 
 def choose(names: Sequence[str]) -> None:
-    """Those that are measured from here on."""
+    """Set the launchers that are measured from now on."""
     _chosen.clear()
     _chosen.update(names)
 
@@ -122,11 +123,12 @@ def path(name: str) -> str | None:
 
 
 def here(*ways: str) -> list[str]:
-    """Of these ways, whose first words are peers, those whose peer is chosen and installed."""
+    """Return the ways whose launcher (their first word) is chosen and installed."""
     return [way for way in _with_chosen(ways) if path(way.split()[0])]
 
 
 def absent(case: str, *ways: str) -> list[Row]:
+    """Return a row without values for each way whose launcher is chosen and not installed."""
     return [Row(case, way, {}, 0, "not installed") for way in _with_chosen(ways) if not path(way.split()[0])]
 
 

@@ -1,6 +1,6 @@
-"""Numbered lines that ranks write fast, and how many of them did not arrive as they were written.
+"""Numbered lines that ranks write fast, and the count of lines that did not arrive as written.
 
-A line has 100 bytes: its rank, its block, its number in the block, and a filling. Whoever checks it makes the same block again.
+A line has 100 bytes: its rank, its block, its number in the block, and a filling. The check makes the same block again.
 """
 
 from __future__ import annotations
@@ -17,62 +17,62 @@ READ = 1 << 20
 
 
 def template(rank: int) -> bytes:
-    """A block of a rank, before it has its number."""
-    begun = (b"w%02d %s %03d " % (rank, NUMBER, line) for line in range(BLOCK_LINES))
-    return b"".join(line.ljust(LINE - 1, b".") + b"\n" for line in begun)
+    """Return a block of a rank, with NUMBER in place of its number."""
+    starts = (b"w%02d %s %03d " % (rank, NUMBER, line) for line in range(BLOCK_LINES))
+    return b"".join(start.ljust(LINE - 1, b".") + b"\n" for start in starts)
 
 
 def block(lines: bytes, number: int) -> bytes:
-    """One pass in C: whoever reads is to be the slower one."""
+    """Return a template with a number. One replace in C, so that the writer is faster than the reader under test."""
     return lines.replace(NUMBER, b"%08d" % number)
 
 
 def wrong(paths: Iterable[Path], ranks: int, blocks: int) -> int:
-    """Lines that are missing, torn, repeated or out of order within their rank, in files that together should have all of it
-    once. Whatever stands before a line in its file is a tag."""
-    right = [_Right(template(rank)) for rank in range(ranks)]
+    """Return the number of lines that are missing, torn, repeated or out of order within their rank, in files that together should
+    have each line once. Text before a line in its file is a tag."""
+    checks = [_RankCheck(template(rank)) for rank in range(ranks)]
     for line in _lines(paths):
         body = line[-LINE:]
         if body[:1] == b"w" and body[1:3].isdigit() and int(body[1:3]) < ranks:
-            right[int(body[1:3])].take(body)
-    return sum(each.wrong(blocks * BLOCK_LINES) for each in right)
+            checks[int(body[1:3])].take(body)
+    return sum(each.wrong(blocks * BLOCK_LINES) for each in checks)
 
 
-class _Right:
-    """Counts the lines of one rank, and those among them that are whole and come after those that belong before them."""
+class _RankCheck:
+    """Check of the lines of one rank. Counts all lines, and the correct ones: whole, and in order."""
 
     def __init__(self, lines: bytes) -> None:
         self._lines = lines
         self._waiting: list[bytes] = []
         self._last = -1
-        self._seen = self._count = 0
+        self._count = self._correct = 0
 
     def take(self, body: bytes) -> None:
-        self._seen += 1
+        self._count += 1
         self._waiting.append(body)
         if len(self._waiting) == BLOCK_LINES:
-            self._look()
+            self._compare()
 
     def wrong(self, expected: int) -> int:
-        """Those that are missing, or those that are too many: a line that is out of order is both."""
-        self._look()
-        return max(expected, self._seen) - self._count
+        """Return the number of missing or surplus lines. A line out of order counts as wrong."""
+        self._compare()
+        return max(expected, self._count) - self._correct
 
-    def _look(self) -> None:
-        """A whole block in one comparison; one that is not as it should be, line by line."""
-        found, self._waiting = self._waiting, []
-        if b"".join(found) == block(self._lines, (self._last + 1) // BLOCK_LINES):
+    def _compare(self) -> None:
+        """Compare the waiting lines: a whole block at once, and a block with an error line by line."""
+        lines, self._waiting = self._waiting, []
+        if b"".join(lines) == block(self._lines, (self._last + 1) // BLOCK_LINES):
             self._last += BLOCK_LINES
-            self._count += BLOCK_LINES
+            self._correct += BLOCK_LINES
             return
-        for body in found:
+        for body in lines:
             number = self._number(body)
             if number > self._last:
                 self._last = number
-                self._count += 1
+                self._correct += 1
 
     def _number(self, body: bytes) -> int:
-        """-1 where it is not what it was."""
+        """Return the number of a line in its rank's output, -1 for a damaged line."""
         try:
             number, line = int(body[4:12]), int(body[13:16])
         except ValueError:
@@ -88,7 +88,7 @@ def _lines(paths: Iterable[Path]) -> Iterator[bytes]:
 
 
 def files_of_ranks(folder: Path) -> list[Path]:
-    """Those below a launcher's folder that a rank's output is in, wherever the launcher puts them; Open MPI's have tags too."""
+    """Return all files in a launcher's folder that have output of a rank, wherever the launcher writes them; Open MPI's have tags too."""
     return [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink() and _has_lines(path)]
 
 

@@ -1,11 +1,11 @@
-"""How a job of three nodes ends when something goes wrong on one of them: under torchrun alone, and under ranklaunch with method torchrun.
+"""End of a job of three nodes after a failure on one node: under torchrun alone, and under ranklaunch with method torchrun.
 
     sudo python -m benchmarks.one_job [--limit SECONDS] [--only WORDS] [--program sleeps|communicates]
 
 Three hosts on this machine, from network namespaces (testbench/hosts/), two ranks on each. Prints a table: for each failure and
-each way, with which code and how many seconds after the failure each node ended. "-" is a node that the failure itself ends, "runs"
-one that was still running at the limit. The ranks' work takes 40 seconds; a launcher that notices nothing ends with 0 then. Both ways
-in one run, on the same machine; seconds of other machines differ.
+each way, the exit code of each node, and the seconds from the failure to the node's end. "-" is a node that the failure itself ends;
+"runs" is a node that still runs at the limit. The work of the ranks takes 40 seconds; a launcher that notices nothing ends with 0 then.
+Both ways are measured in one run, on the same machine; seconds of other machines differ.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from testbench.hosts import Host, Hosts
 
 NODES = 3
 SLOTS = 2
-WORK_S = 40.0  # after which the ranks have done their work and end with 0
-MEMORY = 1 << 30  # of a host that is to run out of it
+WORK_S = 40.0  # duration of the ranks' work, after which they end with 0
+MEMORY = 1 << 30  # bytes of memory of the host that runs out of memory
 LIMITS = ("--lost-after-s", "4", "--muster-timeout-s", "20", "--master-port", str(PORT))
 
 
 class Nodes(Job):
-    """One job on its hosts. nodes: what was started on each."""
+    """Job on several hosts. nodes: the started launcher of each node."""
 
     def __init__(self, hosts: Hosts, folder: Path, way: str, kind: str) -> None:
         super().__init__(folder)
@@ -53,20 +53,21 @@ class Nodes(Job):
         return launchers.torchrun(ranks) if self.way == "torchrun" else launchers.ranklaunch("torchrun", ranks, *LIMITS)
 
     def rank(self, host: Host, rank: int) -> int:
-        """The pid of a rank, seen from here."""
-        found = [pid for pid in _with_program(host) if processes.has(pid, "RANK", str(rank))]
-        if not found:
+        """Return the pid of a rank, as seen from this process. Raises LookupError."""
+        pids = [pid for pid in _with_program(host) if processes.has(pid, "RANK", str(rank))]
+        if not pids:
             msg = f"no rank {rank} on {host.name}"
             raise LookupError(msg)
-        return found[0]
+        return pids[0]
 
-    def ask(self, what: str) -> None:
-        (self.folder / what).touch()
+    def request(self, name: str) -> None:
+        """Write a file by which a rank fails (benchmarks/rank.py)."""
+        (self.folder / name).touch()
 
 
 class Failure(NamedTuple):
-    """act: makes it happen to a job that runs. before: what is done to the hosts first. starts: whether the job gets as far as running;
-    gone: nodes that the failure itself ends."""
+    """Failure of a job. act: causes the failure in a running job. before: prepares the hosts. runs: True if all ranks are up before the
+    failure. gone: nodes that the failure itself ends."""
 
     name: str
     act: Callable[[Nodes], None]
@@ -80,7 +81,7 @@ def kill(node: int, number: int) -> Callable[[Nodes], None]:
 
 
 def take_port(hosts: Hosts) -> None:
-    """Both ports at which a job would meet: torchrun's, and that of the muster."""
+    """Listen at the ports of torchrun's rendezvous and of the muster on node 0, so that the job cannot use them."""
     program = (
         f"import socket, time; s = [socket.create_server(('', p)) for p in ({PORT}, 18889)]; print('taken', flush=True); time.sleep(600)"
     )
@@ -95,9 +96,9 @@ def power_off(job: Nodes) -> None:
 
 
 FAILURES = (
-    Failure("a rank exits with 42", lambda job: job.ask("exit-3")),
+    Failure("a rank exits with 42", lambda job: job.request("exit-3")),
     Failure("a rank is killed (SIGKILL)", lambda job: os.kill(job.rank(job.hosts[1], 3), signal.SIGKILL)),
-    Failure("a rank is out of memory", lambda job: job.ask("eat-3"), before=lambda hosts: hosts[1].limit_memory(MEMORY)),
+    Failure("a rank is out of memory", lambda job: job.request("eat-3"), before=lambda hosts: hosts[1].limit_memory(MEMORY)),
     Failure("SIGTERM to one node's launcher", kill(1, signal.SIGTERM)),
     Failure("SIGKILL to one node's launcher", kill(1, signal.SIGKILL), gone=(1,)),
     Failure("one host is cut off", lambda job: job.hosts[1].cut()),
@@ -110,7 +111,7 @@ FAILURES = (
 
 
 def measure(failure: Failure, way: str, kind: str, limit_s: float) -> str:
-    """How each node ended, as cells of a table."""
+    """Return the end of each node, as cells of a table."""
     with tempfile.TemporaryDirectory() as name, Hosts(NODES, Path(name)) as hosts, Nodes(hosts, Path(name), way, kind) as job:
         failure.before(hosts)
         job.start_nodes(*(range(NODES) if "never comes" not in failure.name else (0, 1)))
@@ -124,28 +125,28 @@ def measure(failure: Failure, way: str, kind: str, limit_s: float) -> str:
                 if node.wait(0.0):
                     ends[index] = f"{node.code} after {node.ended_at - began:.1f} s"
             time.sleep(0.02)
-        left = [str(index) for index in job.nodes if index in ends and hosts[index].pid and _with_program(hosts[index])]
+        remaining = [str(index) for index in job.nodes if index in ends and hosts[index].pid and _with_program(hosts[index])]
     cells = ["-" if index in failure.gone or index not in job.nodes else ends.get(index, "runs") for index in range(NODES)]
-    return " | ".join([*cells, f"ranks left on {', '.join(left)}" if left else ""])
+    return " | ".join([*cells, f"ranks left on {', '.join(remaining)}" if remaining else ""])
 
 
 def _with_program(host: Host) -> list[int]:
-    """What has the ranks' program on its command line: ranks and launchers."""
+    """Return the pids of ranks and launchers: the program of the ranks is on their command lines."""
     return [pid for pid in host.pids() if str(RANK) in processes.command(pid)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a node counts as running on")
-    parser.add_argument("--only", default="", help="failures whose name has this")
-    parser.add_argument("--program", default="sleeps", choices=("sleeps", "communicates"), help="what the ranks do meanwhile")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds until a node counts as still running")
+    parser.add_argument("--only", default="", help="only failures with these words in their name")
+    parser.add_argument("--program", default="sleeps", choices=("sleeps", "communicates"), help="work of the ranks")
     parser.add_argument("--way", default="torchrun,ranklaunch")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print("| failure | with | node 0 | node 1 | node 2 | |")
     print("| --- | --- | --- | --- | --- | --- |")
     for failure in FAILURES:
-        for way in given.way.split(",") if given.only in failure.name else ():
-            print(f"| {failure.name} | {way} | {measure(failure, way, given.program, given.limit)} |", flush=True)
+        for way in options.way.split(",") if options.only in failure.name else ():
+            print(f"| {failure.name} | {way} | {measure(failure, way, options.program, options.limit)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The ranks' output through their launcher: how fast, at what cost, whether whole; what a slow reader of the console costs the ranks; and
-how fast the logs of all ranks are read again in the order of time.
+"""Output of ranks through their launcher: speed, cost and completeness; the delay of ranks by a slow reader of the console; and the speed
+of reading the logs of all ranks in the order of time.
 
 Ranks write numbered lines of 100 bytes in blocks of 64,000. Time begins when all ranks are up and ends with the launcher. The launcher
-writes each line with a tag to a console, here a file, and without one to the rank's own file. `cat` takes the same bytes from one pipe
-to one file, which nobody who copies each byte once can undercut.
+writes each line with a tag to a console, here a file, and without a tag to the rank's own file. `cat` copies the same bytes from one pipe
+to one file: a lower bound for any program that copies each byte once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PIPE = 1 << 20
 WITHOUT = Path(__file__).with_name("without.py")
 WITHOUT_TIMES = "ranklaunch, logs without times"
 MERGED = f"the lines of {max(RANKS)} ranks in the order of time"
-MERGED_TOTAL = 800_000_000  # a million lines of each
+MERGED_TOTAL = 800_000_000  # bytes: a million lines of each rank
 MERGED_LEAST = 100.0  # MB/s
 PEERS: dict[str, Command] = {"torchrun --tee 3": launchers.torchrun_with_logs, "mpirun --tag-output": launchers.mpirun_with_logs}
 
@@ -54,19 +54,19 @@ def measure(quick: bool) -> list[Row]:
 
 def targets(rows: Sequence[Row]) -> list[Target]:
     case = fast_case(max(RANKS))
-    made = [
+    result = [
         Target(f"{case}: MB/s of ranklaunch, times those of {way}", ratio(rows, case, "MB/s", "ranklaunch", way), limit, at_least=True)
         for way, limit in (("cat", 0.5), ("mpirun --tag-output", 3.0), ("torchrun --tee 3", 8.0))
     ]
     wrong = [each.values["wrong lines"] for each in rows if each.way == "ranklaunch" and "wrong lines" in each.values]
-    made.append(
+    result.append(
         Target(f"{case}: MB/s of ranklaunch, times those without times", ratio(rows, case, "MB/s", "ranklaunch", WITHOUT_TIMES), 0.9, True)
     )
-    made.append(Target(f"{MERGED}: MB/s of ranklaunch logs", value(rows, MERGED, "MB/s", "ranklaunch"), MERGED_LEAST, True))
-    return [*made, Target("lines that ranklaunch lost, tore or put out of order", max(wrong, default=None), 0)]
+    result.append(Target(f"{MERGED}: MB/s of ranklaunch logs", value(rows, MERGED, "MB/s", "ranklaunch"), MERGED_LEAST, True))
+    return [*result, Target("lines that ranklaunch lost, tore or put out of order", max(wrong, default=None), 0)]
 
 
-# As fast as it goes
+# At full speed
 
 
 def fast_case(ranks: int) -> str:
@@ -81,12 +81,12 @@ def _fast(ranks: int, total: int, runs: int) -> list[Row]:
     )
     each = {way: partial(through, make, ranks, blocks) for way, make in makers.items()}
     rows = in_turn(case, {**each, "cat": partial(_through_cat, ranks, blocks)}, runs)
-    return [*(_noted(made, ranks * blocks) for made in rows), *launchers.absent(case, *PEERS)]
+    return [*(_noted(row, ranks * blocks) for row in rows), *launchers.absent(case, *PEERS)]
 
 
-def _noted(made: Row, blocks: int) -> Row:
-    wrong = "" if made.way == "cat" or made.failed else f"; lines lost, torn or out of order: {made.values['wrong lines']:.0f}"
-    return made.noted(f"{blocks * BLOCK / 1e6:.0f} MB{wrong}")
+def _noted(row: Row, blocks: int) -> Row:
+    wrong = "" if row.way == "cat" or row.failed else f"; lines lost, torn or out of order: {row.values['wrong lines']:.0f}"
+    return row.noted(f"{blocks * BLOCK / 1e6:.0f} MB{wrong}")
 
 
 def _without_times(ranks: Ranks) -> list[str]:
@@ -101,7 +101,7 @@ def through(make: Command, ranks: int, blocks: int) -> Sample:
         began = time.monotonic()
         job.go()
         launcher.succeed(END_S)
-        cpu_s = launcher.cpu_s - before - sum(did[1] for did in _did(folder, ranks))
+        cpu_s = launcher.cpu_s - before - sum(rank_cpu_s for _, rank_cpu_s in _write_results(folder, ranks))
         return _speed(ranks, blocks, launcher.ended_at - began, cpu_s, _wrong(folder, ranks, blocks))
 
 
@@ -128,17 +128,18 @@ def _speed(ranks: int, blocks: int, wall_s: float, cpu_s: float, wrong: float) -
     return {"MB/s": size / 1e6 / wall_s, "CPU s/GB": cpu_s / (size / 1e9), "wrong lines": wrong}
 
 
-# With a reader that is slow
+# With a slow reader
 
 
 def _slow(ranks: int, total: int) -> list[Row]:
     blocks = max(1, total // BLOCK // ranks)
     rows = in_turn(f"{ranks} ranks, a reader of 2 MB/s", {"ranklaunch": partial(to_slow_reader, ranks, blocks)}, 1)
-    return [_noted(made, ranks * blocks) for made in rows]
+    return [_noted(row, ranks * blocks) for row in rows]
 
 
 def to_slow_reader(ranks: int, blocks: int) -> Sample:
-    """forced s: for as long must a rank wait at least, with all ranks served alike: one block of each passes in this time."""
+    """Measure the longest write of a rank. "forced s" is the least wait of a rank if all ranks are served equally: the time in which one
+    block of each rank passes."""
     with _folder() as folder, (folder / "console").open("wb") as console, Job(folder) as job:
         readable, writable = os.pipe()
         launcher = job.start(launchers.spawn(Ranks(ranks, _program(folder, ranks, blocks), folder)), stdout=writable)
@@ -151,7 +152,7 @@ def to_slow_reader(ranks: int, blocks: int) -> Sample:
         os.close(readable)
         launcher.succeed(END_S)
         return {
-            "longest write s": max(did[0] for did in _did(folder, ranks)),
+            "longest write s": max(longest for longest, _ in _write_results(folder, ranks)),
             "forced s": ranks * BLOCK / SLOW_BYTES_PER_S,
             "reader MB/s": (folder / "console").stat().st_size / 1e6 / read_s,
             "peak MB": peak.kb / 1e3,
@@ -160,7 +161,7 @@ def to_slow_reader(ranks: int, blocks: int) -> Sample:
 
 
 def _read_evenly(source: int, to: int) -> float:
-    """A step's worth in each step, to the end; seconds."""
+    """Copy to the end at SLOW_BYTES_PER_S, in equal steps. Return the seconds."""
     step = int(SLOW_BYTES_PER_S * SLOW_STEP_S)
     began = time.monotonic()
     taken = 0
@@ -174,7 +175,7 @@ def _read_evenly(source: int, to: int) -> float:
 
 
 class Peak:
-    """kb: the most that the largest of some processes has had in memory, until the end of the block."""
+    """Watch of memory within a with block. kb: largest peak memory of any of the processes."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self.kb = 0
@@ -194,7 +195,7 @@ class Peak:
             self.kb = max(self.kb, *map(processes.peak_kb, self._pids))
 
 
-# What was written, in the order of time
+# Output in the order of time
 
 
 def _merged(ranks: int, total: int, runs: int) -> list[Row]:
@@ -208,7 +209,7 @@ def _merged(ranks: int, total: int, runs: int) -> list[Row]:
         logs = lines.files_of_ranks(folder / "logs")
         ways = {"ranklaunch": [str(launchers.RANKLAUNCH), "logs", str(folder / "logs")], "cat": ["cat", *map(str, logs)]}
         rows = in_turn(MERGED, {way: partial(_read, folder, words, ranks, blocks) for way, words in ways.items()}, runs)
-    return [_noted(made, ranks * blocks) for made in rows]
+    return [_noted(row, ranks * blocks) for row in rows]
 
 
 def _read(folder: Path, command: Sequence[str], ranks: int, blocks: int) -> Sample:
@@ -219,18 +220,18 @@ def _read(folder: Path, command: Sequence[str], ranks: int, blocks: int) -> Samp
         return _speed(ranks, blocks, reader.ended_at - began, reader.cpu_s, lines.wrong([folder / "console"], ranks, blocks))
 
 
-# What was written
+# Check of the output
 
 
 def _wrong(folder: Path, ranks: int, blocks: int) -> int:
-    """Both on the console and in the files of the ranks."""
+    """Return the number of wrong lines on the console and in the files of the ranks together."""
     files = lines.files_of_ranks(folder / "logs")
     return lines.wrong([folder / "console"], ranks, blocks) + lines.wrong(files, ranks, blocks)
 
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """In memory, where there is room: a disk would be the limit of all."""
+    """Yield a new folder, in memory if possible: a disk would limit all launchers to the same speed."""
     with tempfile.TemporaryDirectory(prefix="ranklaunch-output-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:
         yield Path(name)
 
@@ -239,6 +240,7 @@ def _program(folder: Path, ranks: int, blocks: int) -> tuple[str, ...]:
     return (str(RANK), "writes", str(folder), str(blocks), str(ranks))
 
 
-def _did(folder: Path, ranks: int) -> list[tuple[float, float]]:
-    found = [(folder / f"did-{rank}").read_text().split() for rank in range(ranks)]
-    return [(float(longest), float(cpu_s)) for longest, cpu_s in found]
+def _write_results(folder: Path, ranks: int) -> list[tuple[float, float]]:
+    """Return (seconds of the longest write, CPU seconds) of each rank."""
+    results = [(folder / f"did-{rank}").read_text().split() for rank in range(ranks)]
+    return [(float(longest), float(cpu_s)) for longest, cpu_s in results]

@@ -1,4 +1,4 @@
-"""A picture of the rows: a panel for each section, a point for each row."""
+"""Picture of the rows: a panel for each section, a point for each row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINE = 0.28  # inches
 
 
 def draw(sections: Sequence[Section], path: Path) -> None:
-    """Raises ImportError without matplotlib."""
+    """Write the picture. Raises ImportError without matplotlib."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -34,13 +34,13 @@ def draw(sections: Sequence[Section], path: Path) -> None:
 
 
 def _first_unit(rows: Sequence[Row]) -> tuple[str, list[Row]]:
-    """The unit that a section's first row begins with, and the rows that have it."""
+    """Return the first unit of a section, and the rows with a value in this unit."""
     unit = next((unit for row in rows for unit in row.values), "")
     return unit, [row for row in rows if row.values.get(unit, 0) > 0]
 
 
 def _panel(axis: Any, name: str, unit: str, rows: Sequence[Row]) -> None:
-    """Points and not bars: the axis is logarithmic, so no length means anything."""
+    """Draw one panel, with points in place of bars: the axis is logarithmic, so a length has no meaning."""
     for place, row in enumerate(rows):
         number = row.values[unit]
         axis.plot(number, place, "o", color=OURS if "ranklaunch" in row.way else OTHERS)

@@ -1,4 +1,4 @@
-"""What the benchmarks ask the kernel of other processes: which there are, what they were started with, and what they use."""
+"""Facts of the kernel about other processes: pids, environment, command lines, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def read(path: str) -> str:
-    """ "" for a process that has ended."""
+    """Return the text of a file in /proc, "" for an ended process."""
     try:
         return Path(path).read_text(errors="replace")
     except OSError:
@@ -19,12 +19,12 @@ def read(path: str) -> str:
 
 
 def having(name: str, value: str) -> list[int]:
-    """Those that have this variable."""
+    """Return the pids of all processes with this variable."""
     return [pid for pid in _pids() if has(pid, name, value)]
 
 
 def has(pid: int, name: str, value: str) -> bool:
-    """Whether the process was started with this variable. A zombie has no environment any more."""
+    """Return True if the process was started with this variable. A zombie has no environment."""
     return f"{name}={value}" in read(f"/proc/{pid}/environ").split("\0")
 
 
@@ -33,25 +33,25 @@ def command(pid: int) -> list[str]:
 
 
 def below(pid: int, without: Collection[int] = ()) -> list[int]:
-    """The process and all that it or its children have started, but for `without` and what these have."""
+    """Return the pids of a process and its descendants, except for the processes `without` and their descendants."""
     children: dict[int, list[int]] = {}
     for other in _pids():
         fields = _stat(other)
         if fields:
             children.setdefault(int(fields[1]), []).append(other)
-    found = [pid]
-    for each in found:
-        found += [child for child in children.get(each, ()) if child not in without]
-    return found
+    tree = [pid]
+    for each in tree:
+        tree += [child for child in children.get(each, ()) if child not in without]
+    return tree
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """Seconds that the processes themselves have used so far."""
+    """Return the CPU seconds of the processes so far, without those of their children."""
     return sum(sum(map(int, fields[11:13])) for fields in map(_stat, pids) if fields) / TICKS_PER_S
 
 
 def switches(pids: Iterable[int]) -> int:
-    """How often their threads have gone to wait for something."""
+    """Return the number of voluntary context switches of all threads: each one is the start of a wait."""
     statuses = (read(f"/proc/{pid}/task/{task}/status") for pid in pids for task in _tasks(pid))
     return sum(_number(status, "voluntary_ctxt_switches") for status in statuses)
 
@@ -65,7 +65,7 @@ def peak_kb(pid: int) -> int:
 
 
 def proportional_kb(pid: int) -> int:
-    """Resident memory with what several processes share divided among them."""
+    """Return the proportional set size: memory that several processes share is divided among them."""
     return _number(read(f"/proc/{pid}/smaps_rollup"), "Pss")
 
 
@@ -74,7 +74,7 @@ def _pids() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """From the state on: state, parent, ..."""
+    """Return the fields of /proc/PID/stat from the state on: state, parent, ..."""
     return read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
@@ -86,5 +86,5 @@ def _tasks(pid: int) -> list[str]:
 
 
 def _number(text: str, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else 0

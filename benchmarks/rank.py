@@ -1,6 +1,6 @@
-"""What a rank of a benchmark does: `rank.py fails|sleeps|writes|works FOLDER [WORD...]`.
+"""Program of a rank in the benchmarks: `rank.py fails|sleeps|writes|works FOLDER [WORD...]`.
 
-A file up-RANK in the folder, with its pid, tells that a rank is up; a file `go` tells all of them to go on.
+A file up-RANK in the folder, with the pid, shows that a rank is up. A file `go` lets all ranks continue.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ CODE = 42
 
 
 def fails(rank: int, folder: str, failing: str, term: str) -> None:
-    """One rank ends when something comes out of the pipe `fail`, and says when that was, by the clock that all processes share. The others
-    work without end."""
+    """Exit with CODE in rank `failing` after a byte from the pipe `fail`, with the monotonic time in the file `failed`. The other ranks
+    work for ever."""
     if rank == int(failing):
         pipe = os.open(os.path.join(folder, "fail"), os.O_RDONLY)
         up(rank, folder)
@@ -37,16 +37,16 @@ def sleeps(rank: int, folder: str) -> None:
 
 
 def writes(rank: int, folder: str, blocks: str, ranks: str) -> None:
-    """Writes when all others are up. Then says how long one write has taken at most, and what CPU time it has used, and stays until the
-    others have written too: what a rank that ends has left in its pipe goes before what the others write."""
+    """Write blocks of lines once all ranks are up. Then record the longest write and the CPU time, in seconds, and stay until all ranks
+    have written: a launcher may read the rest of an ended rank's pipe before the output of other ranks."""
     from benchmarks import lines
 
-    mine = lines.template(rank)
+    template = lines.template(rank)
     up(rank, folder)
     wait_for(folder, "go", 0.001)
     longest = 0.0
     for number in range(int(blocks)):
-        data = memoryview(lines.block(mine, number))
+        data = memoryview(lines.block(template, number))
         began = time.monotonic()
         while data:
             data = data[os.write(1, data) :]
@@ -58,7 +58,7 @@ def writes(rank: int, folder: str, blocks: str, ranks: str) -> None:
 
 
 def works(rank: int, folder: str, kind: str, seconds: str) -> None:
-    """Sleeps or communicates for so long, unless a file asks it to end with an error or to take all memory."""
+    """Sleep or communicate for some seconds, unless a file requests an exit with an error (exit-RANK) or use of all memory (eat-RANK)."""
     communicate = joined() if kind == "communicates" else lambda: None
     up(rank, folder)
     held = []
@@ -88,7 +88,7 @@ def up(rank: int, folder: str) -> None:
 
 
 def say(folder: str, name: str, text: str) -> None:
-    """In a file that is whole once it is there."""
+    """Write a file that is complete as soon as it exists."""
     path = os.path.join(folder, name)
     with open(f"{path}.new", "w") as file:
         file.write(text)
@@ -103,5 +103,5 @@ def wait_for(folder: str, name: str, look_again_s: float) -> None:
 DOES: dict[str, Callable[..., None]] = {"fails": fails, "sleeps": sleeps, "writes": writes, "works": works}
 
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if not word.startswith("--local_rank")]  # which DeepSpeed puts before them
+    words = [word for word in sys.argv[1:] if not word.startswith("--local_rank")]  # DeepSpeed puts --local_rank before the arguments
     DOES[words[0]](int(os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"]), *words[1:])

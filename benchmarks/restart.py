@@ -1,10 +1,11 @@
-"""How long a job stands still after a failure: restarted in place by ranklaunch, by torchrun's own --max-restarts, or as a whole.
+"""Standstill of a job after a failure: restarted in place by ranklaunch, by torchrun's own --max-restarts, or as a whole.
 
     python -m benchmarks.restart [--repeats N] [--hosts]
 
 Prints a table: seconds from the failure of one of 8 ranks on this machine to the first step of all ranks afterwards, the median and the
-slowest; with --hosts (root) also of 6 ranks on three hosts made of network namespaces. Then the parts of ranklaunch's own, by its
-events, and what a round of 4,096 nodes costs node 0. All ways in one run: seconds of other machines differ.
+slowest; with --hosts (root) also of 6 ranks on three hosts made of network namespaces. Then prints the parts of this time in ranklaunch,
+by its events, and the CPU seconds of node 0 for a round of up to 4,096 nodes. All ways are measured in one run: seconds of other
+machines differ.
 """
 
 from __future__ import annotations
@@ -32,31 +33,31 @@ from testbench.places import child
 STEPS = 8
 FAIL = "0:1:4:exit"
 MOST_S = 120.0
-BESIDE = Path(sys.executable).parent
+TOOLS = Path(sys.executable).parent  # launchers of the same installation
 Start = Callable[[Sequence[str], Mapping[str, str]], "list[subprocess.Popen[bytes]]"]
 
 
 def ours(method: str, slots: int, folder: Path, *words: str) -> list[str]:
-    own = ("--method", method, "--slots", str(slots), "--python", sys.executable, "--log-dir", str(folder / "logs"))
-    return [sys.executable, "-m", "ranklaunch", "run", *own, "--", child("trains.py"), str(folder), str(STEPS), *words]
+    options = ("--method", method, "--slots", str(slots), "--python", sys.executable, "--log-dir", str(folder / "logs"))
+    return [sys.executable, "-m", "ranklaunch", "run", *options, "--", child("trains.py"), str(folder), str(STEPS), *words]
 
 
 def torchrun(slots: int, folder: Path, nodes: int) -> list[str]:
-    meet = ("--rdzv-backend=c10d", "--rdzv-endpoint=h0:29400") if nodes > 1 else ("--standalone",)
+    rendezvous = ("--rdzv-backend=c10d", "--rdzv-endpoint=h0:29400") if nodes > 1 else ("--standalone",)
     return [
-        str(BESIDE / "torchrun"), *meet, f"--nnodes={nodes}", f"--nproc-per-node={slots}", "--max-restarts=1", child("trains.py"),
+        str(TOOLS / "torchrun"), *rendezvous, f"--nnodes={nodes}", f"--nproc-per-node={slots}", "--max-restarts=1", child("trains.py"),
         str(folder), str(STEPS), FAIL,
     ]  # fmt: skip
 
 
-def stood_still(folder: Path, ranks: int) -> float:
-    """Seconds, by the files that the ranks have touched."""
+def standstill_s(folder: Path, ranks: int) -> float:
+    """Return the seconds from the failure to the first step of the last rank, by files that the ranks have touched."""
     failed = (folder / "failed").stat().st_mtime
     return max((folder / f"went_{rank}").stat().st_mtime for rank in range(ranks)) - failed
 
 
 def play(folder: Path, ranks: int, start: Start, *jobs: tuple[Sequence[str], Mapping[str, str]]) -> float:
-    """jobs: one after the other, each when the one before has ended."""
+    """Run jobs, each after the end of the one before. Return the seconds of standstill. jobs: (command, environment)."""
     for command, env in jobs:
         started = start(command, env)
         try:
@@ -67,9 +68,9 @@ def play(folder: Path, ranks: int, start: Start, *jobs: tuple[Sequence[str], Map
                 process.kill()
                 process.wait()
     if not all((folder / f"final_{rank}").exists() for rank in range(ranks)):
-        msg = "the training did not come to its end"
+        msg = "the training did not complete"
         raise RuntimeError(msg)
-    return stood_still(folder, ranks)
+    return standstill_s(folder, ranks)
 
 
 def here(command: Sequence[str], env: Mapping[str, str]) -> list[subprocess.Popen[bytes]]:
@@ -85,8 +86,8 @@ def on(hosts: Hosts) -> Start:
         quiet = subprocess.DEVNULL
         started = []
         for host in hosts:
-            own = {"RANKLAUNCH_HOSTS": names, "RANKLAUNCH_NODE": str(host.index), "OMP_NUM_THREADS": "1", **kept, **env}
-            started.append(host.popen(list(command), env=own, stdin=quiet, stdout=quiet, stderr=quiet))
+            variables = {"RANKLAUNCH_HOSTS": names, "RANKLAUNCH_NODE": str(host.index), "OMP_NUM_THREADS": "1", **kept, **env}
+            started.append(host.popen(list(command), env=variables, stdin=quiet, stdout=quiet, stderr=quiet))
         return started
 
     return start
@@ -111,10 +112,10 @@ def ways(slots: int, nodes: int, start: Start) -> dict[str, Callable[[Path], flo
     }
 
 
-def measure(title: str, found: Mapping[str, Callable[[Path], float]], repeats: int, ranks: int) -> None:
+def measure(title: str, measured: Mapping[str, Callable[[Path], float]], repeats: int, ranks: int) -> None:
     print(f"\n| {title} | median s | slowest s |\n| --- | --- | --- |")
     parts: dict[str, dict[str, list[float]]] = {}
-    for name, way in found.items():
+    for name, way in measured.items():
         seconds = []
         for _ in range(repeats):
             with tempfile.TemporaryDirectory() as folder:
@@ -128,12 +129,13 @@ def measure(title: str, found: Mapping[str, Callable[[Path], float]], repeats: i
                         parts.setdefault(name, {}).setdefault(part, []).append(taken)
         else:
             print(f"| {name} | {statistics.median(seconds):.2f} | {max(seconds):.2f} |", flush=True)
-    for name, found_parts in parts.items():
-        print(f"\nof it, {name}: " + ", ".join(f"{part} {statistics.median(taken):.3f} s" for part, taken in found_parts.items()))
+    for name, of_way in parts.items():
+        print(f"\nparts, {name}: " + ", ".join(f"{part} {statistics.median(taken):.3f} s" for part, taken in of_way.items()))
 
 
 def parts_of(folder: Path, ranks: int) -> dict[str, float]:
-    """Of node 0, by what it wrote down. What a launcher takes for itself is in "stopped" and, from its start on, in "first step"."""
+    """Return the seconds of each part of the standstill, by the events of node 0. Time of a launcher between ranklaunch and the ranks is in
+    "stopped" and, after the launcher's start, in "first step"."""
     attempt = next(iter((folder / "logs").glob("**/attempt_1")))
     first, second = (_events(path / "events.jsonl") for path in (attempt, attempt / "restart_1"))
     offset = time.time() - time.monotonic()
@@ -153,7 +155,7 @@ def _events(path: Path) -> list[tuple[str, float]]:
 
 
 def hub_seconds(nodes: int) -> float:
-    """CPU of node 0 for one round: all fail, all start again, all are released."""
+    """Return the CPU seconds of node 0 for one round: all nodes fail, start again and are released."""
     hosts = tuple(f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}" for i in range(nodes))
     muster = Muster(node=0, hosts=hosts, port=1, timeout_s=600.0, lost_after_s=20.0, end_timeout_s=600.0)
     hub = Hub(muster, 25.0, "", "hub", restarts=True)
@@ -190,11 +192,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--hosts", action="store_true")
-    given = parser.parse_args()
-    measure("8 ranks on one node", ways(8, 1, here), given.repeats, 8)
-    if given.hosts:
+    options = parser.parse_args()
+    measure("8 ranks on one node", ways(8, 1, here), options.repeats, 8)
+    if options.hosts:
         with tempfile.TemporaryDirectory() as folder, Hosts(3, Path(folder)) as hosts:
-            measure("6 ranks on three hosts", ways(2, 3, on(hosts)), given.repeats, 6)
+            measure("6 ranks on three hosts", ways(2, 3, on(hosts)), options.repeats, 6)
     print("\n| nodes | CPU s of node 0 for a round |\n| --- | --- |")
     for nodes in (512, 1024, 2048, 4096):
         print(f"| {nodes} | {hub_seconds(nodes):.2f} |", flush=True)

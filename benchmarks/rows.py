@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: ways that are measured in turn, the rows that come of it, and the targets that these are held to."""
+"""Parts of all benchmarks: measurement of several ways in turn, rows with the results, and targets for the rows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-Sample = Mapping[str, float]  # what was measured, by its unit: "wall s", "cpu s", "MB/s", ...
-FAILED = "failed: "  # begins the note of a row that could not be measured
+Sample = Mapping[str, float]  # values of one run by unit: "wall s", "cpu s", "MB/s", ...
+FAILED = "failed: "  # beginning of the note of a row that could not be measured
 
 
 @dataclass(frozen=True)
 class Row:
-    """case: what is done. way: who does it. values: medians over `runs`, by unit. note: what was found beside them ("lines lost: 0")."""
+    """Result of one way in one case. case: the task. way: the launcher. values: medians over `runs`, by unit. note: further facts
+    ("lines lost: 0")."""
 
     case: str
     way: str
@@ -27,13 +28,14 @@ class Row:
         return self.note.startswith(FAILED)
 
     def noted(self, note: str) -> Row:
-        """One that failed says why already."""
+        """Return the row with a note. A failed row keeps its note with the reason."""
         return self if self.failed else dataclasses.replace(self, note=note)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A ratio of two rows of one run, or a number of one, and what is aimed at. value: None where it could not be measured."""
+    """Target for a ratio of two rows, or for a value of one row. value: the measured one, None if not measured. limit: the most, or with
+    at_least the least."""
 
     text: str
     value: float | None
@@ -48,8 +50,9 @@ class Target:
 
 
 def in_turn(case: str, ways: Mapping[str, Callable[[], Sample]], runs: int, against: str = "") -> list[Row]:
-    """Each way once, then each again, `runs` times (A B A B): a machine that slows down meanwhile slows all of them. A way that fails
-    is not tried again. against: a way; the others' rows then have "more UNIT" too, by how much they are above it, run by run."""
+    """Measure each way once, then each again, `runs` times (A B A B): if the machine slows down, it slows all ways equally. A way that
+    fails is not tried again. against: a way for comparison; the rows of the other ways then have "more UNIT" too, the median of the
+    differences run by run."""
     print(f"{case}: {runs} x {', '.join(ways)}", file=sys.stderr, flush=True)
     samples: dict[str, list[Sample]] = {name: [] for name in ways}
     failed: dict[str, str] = {}
@@ -61,17 +64,17 @@ def in_turn(case: str, ways: Mapping[str, Callable[[], Sample]], runs: int, agai
                 failed[name] = f"{FAILED}{error or type(error).__name__}"
                 print(f"{case}: {name} {failed[name]}", file=sys.stderr, flush=True)
     return [
-        Row(case, name, {}, 0, failed[name]) if name in failed else Row(case, name, _values(found, samples.get(against, [])), runs)
-        for name, found in samples.items()
+        Row(case, name, {}, 0, failed[name]) if name in failed else Row(case, name, _values(each, samples.get(against, [])), runs)
+        for name, each in samples.items()
     ]
 
 
-def _values(found: Sequence[Sample], base: Sequence[Sample]) -> dict[str, float]:
-    return {**_medians(found), **(_medians([_more(*pair) for pair in zip(found, base)]) if base and found is not base else {})}
+def _values(samples: Sequence[Sample], base: Sequence[Sample]) -> dict[str, float]:
+    return {**_medians(samples), **(_medians([_more(*pair) for pair in zip(samples, base)]) if base and samples is not base else {})}
 
 
 def _more(sample: Sample, base: Sample) -> Sample:
-    """The difference within one round: what slows down both is not in it."""
+    """Return the differences within one round: a slow machine affects both samples, and so not their difference."""
     return {f"more {unit}": sample[unit] - base[unit] for unit in sample}
 
 
@@ -84,11 +87,11 @@ def row(rows: Iterable[Row], case: str, way: str) -> Row | None:
 
 
 def ratio(rows: Sequence[Row], case: str, unit: str, way: str, to: str) -> float | None:
-    """How many times the value of `to` that of `way` is."""
+    """Return the value of `way` divided by the value of `to`, None if one of them is missing."""
     one, other = value(rows, case, unit, way), value(rows, case, unit, to)
     return None if one is None or not other else one / other
 
 
 def value(rows: Iterable[Row], case: str, unit: str, way: str) -> float | None:
-    found = row(rows, case, way)
-    return found.values.get(unit) if found else None
+    match = row(rows, case, way)
+    return match.values.get(unit) if match else None

@@ -1,8 +1,8 @@
-"""How planning, the muster, looking up names and waiting for SSH servers grow with the job.
+"""Growth with the size of the job: planning, the muster, look-up of names, and waits for SSH servers.
 
-Plans are those of one node in the middle of the job, in memory: nothing is read from the disk. The muster has node 0 in one process and
-the members of all other nodes in two; all of them are ranklaunch's own, and share this machine. Names are asked of a name server, and
-banners of SSH servers, that answer 20 ms after they were asked, each by itself.
+Plans are for one node in the middle of the job, in memory: nothing is read from the disk. The muster has node 0 in one process and
+the members of all other nodes in two processes; all use ranklaunch's own code, and share this machine. The name server and the SSH
+servers of the benchmark answer 20 ms after each question.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ NODES = (256, 1_024, 4_096)
 NODES_QUICK = (32,)
 NAMES, NAMES_QUICK = 1_024, 32
 SERVERS, SERVERS_QUICK = 256, 16
-PARTS = 2  # processes of members
+PARTS = 2  # number of processes for the members
 STEPS = Path(__file__).resolve().with_name("scale_steps.py")
 PLANS = ("json.loads", "rank table", "VC_WORKER_HOSTS", "host file")
 
 
 class Place(Protocol):
-    """Where a process is started."""
+    """Place in which processes are started: this machine, or a host of the test bench."""
 
     def popen(self, argv: Sequence[object], **how: Any) -> subprocess.Popen[str]: ...
 
@@ -80,7 +80,7 @@ def targets(rows: Sequence[Row]) -> list[Target]:
 
 
 def _growth(rows: Sequence[Row], way: str, fewer: int, most: int) -> float | None:
-    """Of the CPU seconds per rank."""
+    """Return the factor by which the CPU seconds per rank grow, None if unknown."""
     before, after = (value(rows, plan_case(ranks), "CPU s", way) for ranks in (fewer, most))
     return None if before is None or after is None else after / most / (before / fewer)
 
@@ -100,11 +100,11 @@ def names_case(names: int) -> str:
 def _plans(ranks: int, runs: int) -> list[Row]:
     each: dict[str, Callable[[], Sample]] = {way: lambda way=way: _step(way, ranks) for way in PLANS}  # type: ignore[misc]
     rows = in_turn(plan_case(ranks), each, runs)
-    return [made.noted("the same table as text") if made.way == PLANS[0] else made for made in rows]
+    return [row.noted("the same table as text") if row.way == PLANS[0] else row for row in rows]
 
 
 def muster(nodes: int) -> Sample:
-    """From the first member's start to the release of the last. CPU and memory are node 0's."""
+    """Measure from the start of the first member to the release of the last. CPU seconds and memory are of node 0."""
     port = free_port()
     with contextlib.ExitStack() as steps:
         hub = steps.enter_context(Step(HERE, "hub", nodes, port))
@@ -114,12 +114,13 @@ def muster(nodes: int) -> Sample:
             part.wait_until_ready()
         for part in parts:
             part.go()
-        found = [part.found() for part in parts]  # these stay: a node that goes would be the end of the job
+        of_members = [part.result() for part in parts]  # the members stay: the end of a node would end the job
         hub.go()
-        own = hub.found()
-    last = max(own["released"], *(each["released"] for each in found))
-    seconds = last - min(each["began"] for each in found)
-    return {"s": seconds, "CPU s": own["CPU s"], "peak MB": own["peak MB"], "CPU s of members": sum(each["CPU s"] for each in found)}
+        of_hub = hub.result()
+    last = max(of_hub["released"], *(each["released"] for each in of_members))
+    seconds = last - min(each["began"] for each in of_members)
+    members_cpu_s = sum(each["CPU s"] for each in of_members)
+    return {"s": seconds, "CPU s": of_hub["CPU s"], "peak MB": of_hub["peak MB"], "CPU s of members": members_cpu_s}
 
 
 def resolve(names: int) -> Sample:
@@ -143,11 +144,11 @@ def _beside(server: str, place: Place | Host, step: str, *numbers: int) -> Sampl
 
 def _step(name: str, *numbers: int, place: Place | Host = HERE) -> Sample:
     with Step(place, name, *numbers) as step:
-        return step.found()
+        return step.result()
 
 
 class Step:
-    """One of scale_steps.py, in a process of its own."""
+    """Step of scale_steps.py in a process of its own."""
 
     def __init__(self, place: Place | Host, name: str, *numbers: int) -> None:
         self._name = name
@@ -172,7 +173,7 @@ class Step:
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
 
-    def found(self) -> Mapping[str, float]:
+    def result(self) -> Mapping[str, float]:
         line = self._output().readline()
         if not line:
             raise self._failure()

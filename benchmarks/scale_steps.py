@@ -1,6 +1,6 @@
-"""What benchmarks/scale.py measures, each in a process of its own: `scale_steps.py STEP NUMBER [PORT]` prints what it found as JSON.
+"""Steps of benchmarks/scale.py, each in a process of its own: `scale_steps.py STEP NUMBER [PORT]` prints its results as JSON.
 
-A step that others wait for prints "ready" before, and those that begin together read a line first.
+A step for which others wait prints "ready" first. Steps that begin together wait for a line on standard input.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from ranklaunch.system.loop import Loop
 
 DEVICES = 8
 HOST_FILE = "/etc/volcano/worker.host"
-ANSWER_S = 0.02  # what a name server or an SSH server takes to answer
+ANSWER_S = 0.02  # seconds until the answer of a name server or an SSH server
 TIMEOUT_S = 300.0
 KEY = wire.job_key(b"a secret", "job")
 HUB = "127.0.0.1"
 FACTS = {"method": "torchrun", "nodes": "n", "program": "sha256:0123456789abcdef", "torch": "2.6.0"}
 
-Found = dict[str, Any]
+Result = dict[str, Any]
 
 
 # Plans
 
 
 class OneFile(NoFiles):
-    """A view of files with one in it and nothing else."""
+    """View of files that has exactly one file."""
 
     def __init__(self, path: str, text: str) -> None:
         self._path, self._text = path, text
@@ -100,19 +100,19 @@ def loads(ranks: int) -> Callable[[], object]:
 
 
 def _text(ranks: int) -> str:
-    """Made by another process, so that this one has needed no memory for it."""
+    """Return a rank table made by another process, so that this process has needed no memory to make it."""
     with subprocess.Popen([sys.executable, __file__, "table", str(ranks)], stdout=subprocess.PIPE, text=True) as maker:
         assert maker.stdout
         return maker.stdout.read()
 
 
-def once(made: Callable[[int], Callable[[], object]]) -> Callable[[int], Found]:
-    """A small one before it: what Python imports at its first use is no matter of size."""
+def once(prepared: Callable[[int], Callable[[], object]]) -> Callable[[int], Result]:
+    """Return a step that measures one call. A small call comes before: imports at the first use do not depend on the size."""
 
-    def measure(ranks: int) -> Found:
-        made(DEVICES)()
-        act = made(ranks)
-        Path("/proc/self/clear_refs").write_text("5")  # the peak is now what there is now
+    def measure(ranks: int) -> Result:
+        prepared(DEVICES)()
+        act = prepared(ranks)
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the present size
         before, cpu, began = processes.peak_kb(os.getpid()), time.process_time(), time.perf_counter()
         kept = act()
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
@@ -127,53 +127,53 @@ def once(made: Callable[[int], Callable[[], object]]) -> Callable[[int], Found]:
 
 
 def _muster(node: int, nodes: int, port: int) -> Muster:
-    """As addresses, so that no name is looked up; the hub asks for none of those that are not there."""
+    """Return the muster of a node. All hosts are addresses, so that no name is looked up; the hub contacts no other host."""
     hosts = (HUB, *(f"127.{1 + i // 62500}.{i // 250 % 250}.{i % 250 + 1}" for i in range(1, nodes)))
     return Muster(node=node, hosts=hosts, port=port, timeout_s=TIMEOUT_S, lost_after_s=60.0, end_timeout_s=TIMEOUT_S)
 
 
-def hub(nodes: int, port: int) -> Found:
-    """Node 0: the hub, and the member that every node has, as muster/nodes.py joins them."""
+def hub(nodes: int, port: int) -> Result:
+    """Run node 0: the hub, and the member that every node has, joined as in muster/nodes.py."""
     loop = Loop()
     owner = _Owner()
-    made = HubDriver(_muster(0, nodes, port), KEY, loop, _say, owner, 1.0, "all succeeded")
-    member = MemberDriver(_muster(0, nodes, port), KEY, loop, _say, owner, hub=made)
-    if made.door.trouble:
-        raise RuntimeError(made.door.trouble)
+    driver = HubDriver(_muster(0, nodes, port), KEY, loop, _say, owner, 1.0, "all succeeded")
+    member = MemberDriver(_muster(0, nodes, port), KEY, loop, _say, owner, hub=driver)
+    if driver.door.trouble:
+        raise RuntimeError(driver.door.trouble)
     member.start()
     member.ready(FACTS, 0, HUB)
     _ready()
     before = time.process_time()
     gone: list[bool] = []
-    loop.on_readable(0, lambda: gone.append(True))  # until the members have been released too
+    loop.on_readable(0, lambda: gone.append(True))  # run until the members have been released too
     loop.run_until(lambda: bool(gone))
     cpu_s = time.process_time() - before
     return {"released": owner.released[0], "CPU s": cpu_s, "peak MB": processes.peak_kb(os.getpid()) / 1024}
 
 
-def members(nodes: int, port: int, part: int, parts: int) -> Found:
-    """Those of some nodes, in one process: real ones."""
+def members(nodes: int, port: int, part: int, parts: int) -> Result:
+    """Run the real members of a part of the nodes in one process."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     loop = Loop()
     owner = _Owner()
-    made = []
+    drivers = []
     base = _muster(0, nodes, port)
     for node in range(1 + part, nodes, parts):
         muster = Muster(node, base.hosts, port, base.timeout_s, base.lost_after_s, base.end_timeout_s)
-        made.append(MemberDriver(muster, KEY, loop, _say, owner))
+        drivers.append(MemberDriver(muster, KEY, loop, _say, owner))
     _ready()
     began = time.monotonic()
-    for node, member in zip(range(1 + part, nodes, parts), made):
+    for node, member in zip(range(1 + part, nodes, parts), drivers):
         member.start()
         member.ready(FACTS, node, base.hosts[node])
-    loop.run_until(lambda: len(owner.released) == len(made))
-    _found({"began": began, "released": max(owner.released), "CPU s": time.process_time()})
-    sys.stdin.readline()  # until node 0 has been asked too
+    loop.run_until(lambda: len(owner.released) == len(drivers))
+    _print_result({"began": began, "released": max(owner.released), "CPU s": time.process_time()})
+    sys.stdin.readline()  # stay until node 0 has its results: the end of a member would end the job
     return {}
 
 
 class _Owner:
-    """Supervisors of several members. released: when each was released."""
+    """Supervisor of several members. released: times of their releases."""
 
     def __init__(self) -> None:
         self.released: list[float] = []
@@ -194,8 +194,8 @@ class _Owner:
 # Names and banners
 
 
-def name_server(_: int) -> Found:
-    """Gives every name an IPv4 address and no other, each answer after a time of its own."""
+def name_server(_: int) -> Result:
+    """Answer each query for a name with one IPv4 address, ANSWER_S after the query."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     server.bind(("127.0.0.1", 53))
@@ -215,23 +215,23 @@ def name_server(_: int) -> Found:
 
 
 def _answer(query: bytes) -> bytes:
-    """RFC 1035, section 4: the question again and, where it asks for an IPv4 address, one."""
+    """Return the answer by RFC 1035, section 4: the question again, and an address if the question is for IPv4."""
     end = query.index(b"\0", 12) + 5
-    asked = struct.unpack_from("!H", query, end - 4)[0]
-    found = b"\xc0\x0c" + struct.pack("!HHIH4s", 1, 1, 60, 4, socket.inet_aton("10.9.8.7")) if asked == 1 else b""
-    return query[:2] + struct.pack("!HHHHH", 0x8580, 1, 1 if found else 0, 0, 0) + query[12:end] + found
+    query_type = struct.unpack_from("!H", query, end - 4)[0]
+    address = b"\xc0\x0c" + struct.pack("!HHIH4s", 1, 1, 60, 4, socket.inet_aton("10.9.8.7")) if query_type == 1 else b""
+    return query[:2] + struct.pack("!HHHHH", 0x8580, 1, 1 if address else 0, 0, 0) + query[12:end] + address
 
 
-def resolve(count: int) -> Found:
-    """The first answer takes what this process needs once, so another one comes before."""
+def resolve(count: int) -> Result:
+    """Measure the look-up of names. One look-up comes before, because the first one includes work that is done once a process."""
     _wait("hosts", lambda loop: waiting.HostsResolve(["first.job"], loop))
     one = min(_wait("hosts", lambda loop, n=n: waiting.HostsResolve([f"one{n}.job"], loop)) for n in range(5))  # type: ignore[misc]
     every = _wait("hosts", lambda loop: waiting.HostsResolve([f"h{n}.job" for n in range(count)], loop))
     return {"s": every, "one answer s": one, "times one answer": every / one, "CPU s": time.process_time()}
 
 
-def ssh_servers(_: int, port: int) -> Found:
-    """One that stands for many: at every address of this host, each connection with its banner after a time of its own."""
+def ssh_servers(_: int, port: int) -> Result:
+    """Run one server for many: it listens at every address of this host, and sends a banner ANSWER_S after each connection."""
     selector = selectors.DefaultSelector()
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -243,18 +243,18 @@ def ssh_servers(_: int, port: int) -> Found:
     due: list[tuple[float, int, socket.socket]] = []
     while True:
         for _key, _events in selector.select(max(0.0, due[0][0] - time.monotonic()) if due else None):
-            came = server.accept()[0]
-            heapq.heappush(due, (time.monotonic() + ANSWER_S, came.fileno(), came))
+            connection = server.accept()[0]
+            heapq.heappush(due, (time.monotonic() + ANSWER_S, connection.fileno(), connection))
         while due and due[0][0] <= time.monotonic():
-            came = heapq.heappop(due)[2]
+            connection = heapq.heappop(due)[2]
             try:
-                came.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+                connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
             except OSError:
                 pass
-            came.close()
+            connection.close()
 
 
-def banners(count: int, port: int) -> Found:
+def banners(count: int, port: int) -> Result:
     servers = [f"127.9.{n // 250}.{n % 250 + 1}:{port}" for n in range(count)]
     one = min(_wait("port", lambda loop: Banners(servers[:1], loop)) for _ in range(5))
     every = _wait("port", lambda loop: Banners(servers, loop))
@@ -262,7 +262,7 @@ def banners(count: int, port: int) -> Found:
 
 
 def _wait(kind: str, condition: Callable[[Loop], waiting.Condition]) -> float:
-    """Seconds, from before it is asked."""
+    """Return the seconds until a condition holds, from before its first check."""
     loop = Loop()
     began = time.monotonic()
     waiting.perform(Wait(kind, "the benchmark", TIMEOUT_S), condition(loop), loop, _say, lambda: False)
@@ -275,16 +275,16 @@ def _ready() -> None:
         sys.stdin.readline()
 
 
-def _found(found: Found) -> None:
-    print(json.dumps(found), flush=True)
+def _print_result(result: Result) -> None:
+    print(json.dumps(result), flush=True)
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-GATED = 4  # arguments from which on a step waits for its line
-STEPS: dict[str, Callable[..., Found]] = {
+GATED = 4  # a step with more arguments than this waits for a line
+STEPS: dict[str, Callable[..., Result]] = {
     "json.loads": once(loads),
     "rank table": once(from_table),
     "VC_WORKER_HOSTS": once(from_worker_hosts),
@@ -300,4 +300,4 @@ STEPS: dict[str, Callable[..., Found]] = {
 if __name__ == "__main__" and sys.argv[1] == "table":
     sys.stdout.write(table(int(sys.argv[2])))
 elif __name__ == "__main__":
-    _found(STEPS[sys.argv[1]](*map(int, sys.argv[2:])))
+    _print_result(STEPS[sys.argv[1]](*map(int, sys.argv[2:])))

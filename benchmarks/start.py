@@ -1,4 +1,4 @@
-"""Starting ranks that do nothing, until all have ended: what a launcher costs."""
+"""Cost of a launcher: start of ranks that do nothing, until the end of the last one."""
 
 from __future__ import annotations
 
@@ -45,15 +45,14 @@ def _make_table(count: int, folder: Path) -> None:
 
 
 def _start(make: Command, count: int, folder: Path) -> Sample:
-    """In a folder of its own, as every start has: a folder with logs in it is another case."""
-    with tempfile.TemporaryDirectory(dir=folder) as own:
-        (Path(own) / f"table-{count}.json").symlink_to(folder / f"table-{count}.json")
-        return timed(make(Ranks(count, (str(folder / "empty.py"),), Path(own))), Path(own), LIMIT_S)
+    """Time one start in a new folder: a start in a folder with earlier logs takes other time."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        start_folder = Path(name)
+        (start_folder / f"table-{count}.json").symlink_to(folder / f"table-{count}.json")
+        return timed(make(Ranks(count, (str(folder / "empty.py"),), start_folder)), start_folder, LIMIT_S)
 
 
 def targets(rows: list[Row]) -> list[Target]:
-    found = lambda to: ratio(rows, case(8), "wall s", "ranklaunch spawn", to)  # noqa: E731
     slow = [peer for peer in ("torchrun", "accelerate", "deepspeed", "horovodrun") if peer in launchers.here(peer)]
-    return [
-        *(Target(f"start of 8 ranks, wall: times {peer}", found(peer), 0.1) for peer in slow),
-    ]
+    times = {peer: ratio(rows, case(8), "wall s", "ranklaunch spawn", peer) for peer in slow}
+    return [Target(f"start of 8 ranks, wall: times {peer}", each, 0.1) for peer, each in times.items()]

@@ -1,4 +1,4 @@
-"""What becomes of the rows: Markdown, and the form in which they are kept."""
+"""Output of the rows: Markdown tables, and the JSON in which rows are stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BEGIN, END = "<!-- results: python -m benchmarks.bench --write-docs writes them 
 
 @dataclass(frozen=True)
 class Section:
-    """left_out: why it was not measured. error: what went wrong while it was."""
+    """Results of one section. left_out: reason for which the section was not measured. error: error during the measurement."""
 
     name: str
     rows: Sequence[Row] = ()
@@ -40,20 +40,20 @@ def _section(section: Section) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any]) -> list[Section]:
     return [
         Section(
-            found["name"],
-            [Row(**row) for row in found["rows"]],
-            [Target(**{name: target[name] for name in target if name != "met"}) for target in found["targets"]],
-            found["left_out"],
-            found["error"],
+            each["name"],
+            [Row(**row) for row in each["rows"]],
+            [Target(**{name: target[name] for name in target if name != "met"}) for target in each["targets"]],
+            each["left_out"],
+            each["error"],
         )
-        for found in data["sections"]
+        for each in data["sections"]
     ]
 
 
 def report(machine: Mapping[str, Any], quick: bool, sections: Sequence[Section]) -> str:
-    """Everything, as Markdown."""
-    what = [f"{name}: {text}" for name, text in machine.items()]
-    parts = [f"Measured on: {'; '.join(what)}." + (" A quick run, whose numbers say little." if quick else "")]
+    """Return all results as Markdown."""
+    facts = [f"{name}: {text}" for name, text in machine.items()]
+    parts = [f"Measured on: {'; '.join(facts)}." + (" A quick run, whose numbers say little." if quick else "")]
     parts += [f"### {section.name}\n\n{_text(section)}" for section in sections]
     targets = [target for section in sections for target in section.targets]
     return "\n\n".join([*parts, *([f"### targets\n\n{targets_table(targets)}"] if targets else [])]) + "\n"
@@ -94,7 +94,7 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three digits that mean something; whole numbers as they are."""
+    """Return a number with three significant digits; whole and large numbers in full."""
     if value is None:
         return ""
     if value == int(value) or abs(value) >= 1000:
@@ -107,7 +107,7 @@ def one_line(text: str) -> str:
 
 
 def filled(page: str, text: str) -> str:
-    """The page with the results in their place."""
+    """Return the page with the results between its two marks. Raises ValueError for a page without the marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

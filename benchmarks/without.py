@@ -1,4 +1,4 @@
-"""ranklaunch with one of its parts taken out, to see what the part costs:
+"""ranklaunch without one of its parts, to measure the cost of this part:
 
 python benchmarks/without.py nothing|events|logs|tags|times run [OPTIONS] [--] PROGRAM [ARGS...]
 """
@@ -35,8 +35,8 @@ def _change_output(change: Any) -> None:
     init = Output.__init__
 
     @functools.wraps(init)
-    def changed(self: Output, paths: tuple[str, ...], tag: str, *others: Any) -> None:
-        init(self, *change(paths, tag), *others)
+    def changed(self: Output, paths: tuple[str, ...], tag: str, *rest: Any) -> None:
+        init(self, *change(paths, tag), *rest)
 
     Output.__init__ = changed  # type: ignore[method-assign]
 

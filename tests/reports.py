@@ -151,10 +151,10 @@ SAID = {
         'File "train.py", line 0 in read', 'File "train.py", line 0 in all_reduce', "I read", "stalled",
     ),
     "restarts": ("2 restarts in place", "rank 1 died anew", "starting all ranks again, restart 2", "repeated", "restart gate"),
-    "lost node": ("node 1 is lost", "node 1 stopped telling before the end", "gone before the end"),
+    "lost node": ("node 1 is lost", "The events of node 1 stop before the end", "gone before the end"),
     "killed": ("Unfinished", "there is no verdict;"),
-    "missing node": ("Of node 1 nothing is here", "left nothing"),
-    "only rank 0": ("running, no steps seen", "Seconds of a step are known of 1 rank."),
+    "missing node": ("No files of node 1 are in this folder", "left no files"),
+    "only rank 0": ("running, no steps seen", "The seconds of a step are known for 1 rank."),
     "pause": (
         "Nothing moved for 20.0 s, from 2026-09-21 14:13:31 UTC on; then the job went on.", "It had raised the alarm.", "moves again",
     ),

@@ -253,7 +253,7 @@ def test_what_next(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for each in advice.steps(report):
         assert f"{each.text} {each.code}".strip() in page
     shown = text.shown(report)
-    for each in (*advice.look(report), *advice.others(report)):
+    for each in (*advice.look(report), *advice.explanations(report)):
         assert f"  {each.text} {each.code}".rstrip() in shown.splitlines()
 
 
@@ -261,7 +261,7 @@ def test_where_to_start_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """By the verdict, for the attempt that it is about, and quoted for a shell."""
     report = report_of("long lines", tmp_path / "a folder", monkeypatch)
     steps = [(each.text, each.code) for each in advice.steps(report)]
-    assert ("To have all ranks started again by itself, in the same containers, set", "RANKLAUNCH_MAX_RESTARTS=3") in steps
+    assert ("To restart all ranks automatically after such a failure, in the same containers, set", "RANKLAUNCH_MAX_RESTARTS=3") in steps
     (logs,) = (code for _, code in steps if code.startswith("ranklaunch logs"))
     assert logs == f"ranklaunch logs '{report.folder}' --rank 1 --tail 100"
     attempt = replace(

@@ -63,7 +63,7 @@ def test_who_raised_and_when(left: LeftBehind) -> None:
         "  a child process (pid 200) on node 0, 14:13:29: ValueError: no shard at train.py:88 in step; caused by KeyError: 'loss'",
         "  a helper (pid 201) on node 1, 14:13:29: ValueError: no port at train.py:88 in step; caused by KeyError: 'loss'",
         "  torchrun (pid 90) on node 0, 14:13:23: ValueError: failed at train.py:88 in step; caused by KeyError: 'loss'",
-        "  (written down by the processes themselves; an exception explains an end only together with its exit code)",
+        "  (recorded by the processes themselves; an exception explains an end only together with the exit code)",
     ]
     page = html.shown(assembly.report(str(left.folder)))
     assert all(each in page for each in ("Exceptions</h2>", "ValueError: loss is nan", "caused by KeyError", "ranks 0-2, first"))

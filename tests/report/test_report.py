@@ -58,7 +58,7 @@ def test_of_a_search_its_own_end_is_told(left: LeftBehind, monkeypatch: pytest.M
     shutil.copytree(experiment, experiment.with_name("z2_mbs2"))
     report = assembly.report(str(left.folder))
     assert (report.outcome, report.exit_code, report.reason) == ("failed", 7, "none of 3 configurations worked")
-    assert any("tune: a search's experiments are left out" in trouble for trouble in report.troubles)
+    assert any("tune: experiments of a search are left out" in trouble for trouble in report.troubles)
     assert assembly.report(str(left.folder / "run")).exit_code == 0
     with pytest.raises(ConfigError, match=f"experiments of a search, each a job of its own; name one of them, such as {experiment}"):
         assembly.report(str(experiment.parent))
@@ -72,7 +72,7 @@ def test_attempts_that_have_another_job_name_are_noted(left: LeftBehind) -> None
     plan = left.folder / "node_0" / "attempt_1" / "plan.json"
     plan.write_text(plan.read_text().replace('"bert"', '"gpt"'))
     troubles = assembly.report(str(left.folder)).troubles
-    assert any(trouble.startswith("attempt 1 has another job name (gpt), and may be of another job") for trouble in troubles)
+    assert any(trouble.startswith("attempt 1 has another job name (gpt), and may belong to another job") for trouble in troubles)
 
 
 def test_a_success(left: LeftBehind) -> None:
@@ -112,7 +112,7 @@ def test_a_failure_says_who_why_and_what_to_do(left: LeftBehind) -> None:
         "  why: ModuleNotFoundError: No module named 'x' [python-module-not-found]",
         "  do:  Install it.",
         "    ModuleNotFoundError: No module named 'x'",
-        "  of node 1 nothing is here: what follows is what the others tell",
+        "  no files of node 1 are in this folder: the report comes from the other nodes",
     ):
         assert line in screen.splitlines()
 
@@ -236,7 +236,7 @@ def test_killed_in_the_middle(left: LeftBehind) -> None:
     assert (report.outcome, report.exit_code, report.accounting.interruptions) == ("unfinished", None, 0)
     assert report.ended == pytest.approx(BEGAN + 9)
     assert report.troubles == ("node_0/attempt_1: 1 line of events.jsonl is no event, and left out",)
-    assert "UNFINISHED: there is no verdict; its last sign is from 2026-09-21 14:13:29 UTC" in shown(left.folder)
+    assert "UNFINISHED: there is no verdict; the last sign of the job is from 2026-09-21 14:13:29 UTC" in shown(left.folder)
 
 
 def test_what_nodes_do_not_have_in_common(left: LeftBehind) -> None:
@@ -266,7 +266,7 @@ def test_what_steers_ranks_is_not_missed_of_a_node_that_starts_none(left: LeftBe
 def test_a_node_that_stopped_telling(left: LeftBehind) -> None:
     left.node(0).starts(0.0, 1.0, 2.0).ends(30.0, 31.0, "failed", 75).verdict("failed", 75, "node 1 is lost")
     left.node(1).starts(0.0, 1.0, 2.0)
-    assert "node 1 stopped telling before the end: killed, or gone" in shown(left.folder)
+    assert "the events of node 1 stop before the end: killed, or lost" in shown(left.folder)
 
 
 def test_what_may_not_be_read_is_told_and_nothing_is_concluded_from_it(left: LeftBehind, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,13 +325,13 @@ def test_a_verdict_that_may_not_be_read(left: LeftBehind, ended: bool) -> None:
     verdict = (node.ends(3.0, 4.0, "failed", 7) if ended else node).folder / folders.VERDICT
     os.mkfifo(verdict)
     said = "FAILED with exit code 7" if ended else "UNFINISHED"
-    assert f"{said}: what says how it ended cannot be read" in shown(left.folder).splitlines()
+    assert f"{said}: no reason is known: verdict.json or events.jsonl cannot be read (see the notes)" in shown(left.folder).splitlines()
 
 
 def test_an_empty_attempt_has_no_last_sign(left: LeftBehind) -> None:
     (left.folder / "attempt_1").mkdir(parents=True)
     assert "1970" not in shown(left.folder)
-    assert "UNFINISHED: there is no verdict; nothing tells when it ran" in shown(left.folder)
+    assert "UNFINISHED: there is no verdict; no file shows when it ran" in shown(left.folder)
 
 
 def test_events_that_cannot_be_read(left: LeftBehind) -> None:
@@ -413,7 +413,7 @@ def test_a_start_that_failed_before_there_was_a_plan_is_no_attempt_of_the_job(le
         left.node(number).starts(100.0, 101.0, 102.0).tell(103.0, "done").ends(104.0, 105.0).verdict()
     report = assembly.report(str(left.folder))
     assert (report.outcome, len(report.attempts)) == ("succeeded", 1)
-    assert any("attempt_1: a start that failed before there was a plan is no attempt of this job" in each for each in report.troubles)
+    assert any("attempt_1: a start that failed before its plan was made, not counted as an attempt" in each for each in report.troubles)
     refused_before_a_plan(left, 2, 200.0)
     report = assembly.report(str(left.folder))
     assert (report.outcome, report.exit_code, len(report.attempts)) == ("failed", 78, 2)

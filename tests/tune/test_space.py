@@ -140,7 +140,7 @@ def test_beyond_the_fast_mode_deepspeeds_own_lists_are_tried() -> None:
         ({"zero_optimization": {"stage": [[0, 1], None, "x"]}}, 4, 'zero_optimization.stage [[0, 1], null, "x"]: expected 0, 1, 2, 3'),
         ({"zero_optimization": {"stage": ["auto", True]}}, 4, 'zero_optimization.stage ["auto", true]: expected 0, 1, 2, 3'),
         ({"zero_optimization": [1]}, 4, "zero_optimization [1]: expected an object"),
-        ({"zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}, 4, "no stage of 0 can offload so"),
+        ({"zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}, 4, "no stage of 0 allows this offload"),
         ({"zero_optimization": {"offload_param": "disk"}}, 4, "zero_optimization.offload_param disk: expected an object with a device"),
         ({"zero_optimization": {"offload_param": "nvme"}}, 4, "expected nvme_path"),
         ({"zero_optimization": {"overlap_comm": []}}, 4, "zero_optimization.overlap_comm []: expected at least one value"),

@@ -80,10 +80,10 @@ def test_early_stopping_and_the_most_trials() -> None:
         values = [search_value(search, name) for name in told(landscape, search)]
         best = values.index(max(values))
         assert len(values) - best - 1 == 4
-        assert search.reason == "4 trials in a row were not better"
+        assert search.reason == "4 trials in a row were not better (--early-stop)"
     search = Search(landscape.settings(MODEL, 1, trials=7))
     assert search.planned == 8
-    assert (len(told(landscape, search)), search.reason) == (7, "7 trials have been made, as many as there may be")
+    assert (len(told(landscape, search)), search.reason) == (7, "7 trials are the limit (--max-trials)")
 
 
 def search_value(search: Search, name: str) -> float:
@@ -122,7 +122,7 @@ def test_a_broken_program_is_not_tried_fifty_times() -> None:
             tried += 1
             search.tell(Result(experiment.name, experiment.kind, "failed", reason="rank 0 failed with exit code 1"))
     assert (tried, search.best) == (4, None)
-    assert search.reason == "of the first 3 trials none ended well: the last: rank 0 failed with exit code 1"
+    assert search.reason == "none of the first 3 trials succeeded; the last one: rank 0 failed with exit code 1"
 
 
 def test_a_stage_that_fails_is_left_and_the_others_go_on() -> None:
@@ -135,7 +135,7 @@ def test_a_stage_that_fails_is_left_and_the_others_go_on() -> None:
         search.tell(replace(result, status="failed", metrics={}) if broken else result)
     assert failed == 2
     assert {row.reason for row in search.rows if row.stage == 1 and row.status == "pruned"} == {
-        "2 trials of stage 1 failed and none ended well"
+        "2 trials of stage 1 failed and none succeeded"
     }
     assert search.best
     assert search.best.name.startswith("z2_")

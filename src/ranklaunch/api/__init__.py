@@ -1,7 +1,7 @@
-"""The Python API: four commands as functions that return values (docs/api.md).
+"""Python API: four commands as functions that return values (docs/api.md).
 
-They are attributes of the package `ranklaunch`, which loads this module when one of them is used. Each function prints nothing and
-never raises SystemExit. A RanklaunchError is a mistake of the caller's input; its text is fit to be shown: secrets are hidden.
+The functions are attributes of the package `ranklaunch`, which loads this module at their first use. They print nothing and never raise
+SystemExit. A RanklaunchError is a mistake in the caller's input; its text is safe to print: secrets are hidden.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "as_json", "explain_log", "make_plan", "make_spec", "read_report",
 ]  # fmt: skip
 
-_planning = threading.Lock()  # templates that are compiled once keep the state of one plan
+_planning = threading.Lock()  # compiled templates are shared between plans and keep the state of one plan
 
 
 def make_plan(env: Mapping[str, str], argv: Sequence[str]) -> Plan:
@@ -44,7 +44,7 @@ def make_plan(env: Mapping[str, str], argv: Sequence[str]) -> Plan:
     With `--root DIR` absolute paths, such as the path of a rank table, are looked up below DIR, else on this machine.
     Relative paths are looked up from the current folder.
 
-    A template of the user's with Jinja is rendered in a child process, which ends before the call returns.
+    A Jinja template of the user is rendered in a child process, which ends before the call returns.
     Calls from several threads wait for each other.
 
     Raises UsageError for wrong words, ConfigError for a wrong environment, rank table or template, WaitError if the system has no
@@ -64,7 +64,7 @@ def make_spec(kind: str, values: Mapping[str, object]) -> str:
     values: nested mapping with the keys of docs/spec-values.md, as in a file of `--values` and in the Helm chart.
     The key `engine` is replaced by kind.
 
-    A note for the author of a correct specification, such as a secret in the text, is a UserWarning (module warnings).
+    A note about a correct specification, such as a secret in its text, is a UserWarning (module warnings).
 
     Raises UsageError for an unknown kind, and ConfigError with all problems of the values.
     """
@@ -85,18 +85,18 @@ def read_report(folder: Union[str, os.PathLike[str]]) -> Report:  # noqa: UP007 
     folder: the log folder of a job (`--log-dir`), the folder of one attempt, or a verdict.json. Times in the report are
     seconds since 1970.
 
-    Raises ConfigError if there is no such folder, or nothing readable of a job inside.
+    Raises ConfigError if the folder does not exist, or if nothing of a job can be read in it.
     """
     with _fit_to_show():
         return assembly.report(os.fspath(folder), time.time())
 
 
 def explain_log(text: str) -> Answer:
-    """Return the known facts on the errors in a log, as in `ranklaunch explain`. Any program may have written the log.
+    """Return the known facts about the errors in a log, as printed by `ranklaunch explain`. Any program may have written the log.
 
     text: the log. Only its last 16 MiB (as UTF-8), and of these the last 500,000 lines, are searched.
 
-    Kind "unknown" is the answer for a log without a known error; the function raises no error of its own.
+    The answer for a log without a known error has the kind "unknown". The function raises no error of its own.
     """
     log = answers.end_of_log(text.encode(errors="replace"))
     return answers.answer(log, answers.known_lines(log))
@@ -121,7 +121,7 @@ def as_json(value: Union[Plan, Report, Answer]) -> dict[str, Any]:  # noqa: UP00
 
 
 class _Parser(options.JobParser):
-    """Parser that raises UsageError for --help, where commands print the help and exit."""
+    """Parser that raises UsageError for --help, while the parser of a command prints the help and exits."""
 
     def _show_help(self) -> NoReturn:
         self.refuse("option --help: expected the words of a job")
@@ -132,7 +132,7 @@ def _checked(env: Mapping[str, str], argv: Sequence[str]) -> list[str]:
     if isinstance(argv, str) or not all(isinstance(word, str) for word in argv):
         msg = f"argv: expected a sequence of strings, found {argv!r:.100}"
         raise TypeError(msg)
-    pairs: Mapping[Any, Any] = env  # whatever the caller's types promise
+    pairs: Mapping[Any, Any] = env  # values may differ from the declared types
     wrong = sorted(str(name) for name, value in pairs.items() if not (isinstance(name, str) and isinstance(value, str)))
     if wrong:
         msg = f"env: expected strings as names and values, found others for {', '.join(wrong[:10])}"

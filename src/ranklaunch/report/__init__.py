@@ -1,1 +1,1 @@
-"""What happened in a job, from what its nodes have left on the disk: `ranklaunch report`."""
+"""Report of a job from the files in its log folder: `ranklaunch report`."""

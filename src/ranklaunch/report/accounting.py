@@ -1,5 +1,5 @@
-"""Account of the spent time. Each attempt's time is one line with layers, and only the view from above counts. So the
-buckets add up to the wall time, even for unseen time. Pure."""
+"""Account of the spent time. Each attempt's time is a line with layers, of which only the topmost counts at each moment. So the
+buckets add up to the wall time, even for time without events. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import replace
 from ranklaunch.report import model
 from ranklaunch.report.layers import painted
 from ranklaunch.report.model import Accounting, Buckets, Gap, Span
-from ranklaunch.report.rounds import Place, Together, first, known, regained
+from ranklaunch.report.rounds import Place, Together, first, known_or, regained
 
 WAITING, STARTUP, PRODUCTIVE, REPEATED, SAVING, STALLED, STOPPING, GATE, RUNNING, UNKNOWN = model.BUCKETS
-LOST_AFTER_S = 20.0  # without a sign, after which the others take a node for lost
+LOST_AFTER_S = 20.0  # silence after which the other nodes take a node for lost
 
 
 def timeline(began: float, ended: float, rounds: Sequence[Together], before: Place | None, steps_seen: bool) -> tuple[Span, ...]:
-    """Of one attempt. before: the best step of those before it. steps_seen: in any attempt."""
+    """Return the time line of one attempt as spans without a gap. before: the best step of earlier attempts. steps_seen: True if any
+    attempt shows steps."""
     layers: dict[str, list[Span]] = {kind: [] for kind in _LAYERS}
     best = before
     for last, round_ in zip((None, *rounds), rounds):
@@ -30,23 +31,23 @@ _LAYERS = (STARTUP, RUNNING, PRODUCTIVE, REPEATED, WAITING, SAVING, STALLED, GAT
 
 
 def _spans(round_: Together, last: Together | None, best: Place | None, steps_seen: bool) -> Iterator[Span]:
-    """Of one round; where they overlap, the later in _LAYERS is seen. last: the round before it."""
+    """Yield the spans of one round. Where spans overlap, the later kind in _LAYERS counts. last: the round before."""
     assert round_.began is not None
     assert round_.sign is not None
-    over = known(round_.failed, round_.sign)
-    launched = known(round_.launched, over)
-    released = known(round_.released, launched)  # a job of one node is released by nobody
+    over = known_or(round_.failed, round_.sign)
+    launched = known_or(round_.launched, over)
+    released = known_or(round_.released, launched)  # a job of one node is released by nobody
     if last:
         yield Span(GATE, last.sign or round_.began, released)
-    trained = known(round_.first_step, over) if steps_seen else launched
+    trained = known_or(round_.first_step, over) if steps_seen else launched
     yield Span(STARTUP, released if last else round_.began, trained)
     if not steps_seen:
         yield Span(RUNNING, launched, over)
     if round_.first_step is not None:
         yield Span(PRODUCTIVE, round_.first_step, over)
-        yield Span(REPEATED, round_.first_step, min(known(regained(round_, best), over), over))
+        yield Span(REPEATED, round_.first_step, min(known_or(regained(round_, best), over), over))
     for kind, spans in ((WAITING, () if last else round_.waits), (SAVING, round_.saved), (STALLED, round_.stalls)):
-        yield from (Span(kind, span.began, min(known(span.ended, over), over), span.text) for span in spans)
+        yield from (Span(kind, span.began, min(known_or(span.ended, over), over), span.text) for span in spans)
     if round_.failed is not None:
         yield Span(STOPPING, round_.failed, round_.sign)
         if round_.lost_node and round_.last_step is not None:
@@ -54,7 +55,7 @@ def _spans(round_: Together, last: Together | None, best: Place | None, steps_se
 
 
 def of_attempt(spans: Sequence[Span], rounds: Sequence[Together], interruptions: int, steps_seen: bool) -> Accounting:
-    """spans: the time line of one attempt, or those of all."""
+    """Return the account of one attempt, or of all attempts. spans: the time line of the attempt, or the time lines of all."""
     sums = dict.fromkeys(model.BUCKETS, 0.0)
     for span in spans:
         sums[span.kind] += _end(span) - span.began
@@ -80,14 +81,15 @@ def of_all(timelines: Iterable[Sequence[Span]], rounds: Sequence[Together], gaps
 
 
 def _slow_s(spans: Iterable[Span], rounds: Iterable[Together]) -> float:
-    """Return the seconds of productive and repeated time in which the job was slow. All nodes tell of the same times."""
+    """Return the seconds of productive and repeated time in which the job was slow. All nodes report the same slow times, so overlaps
+    count once."""
     slows = _merged(slow for each in rounds for slow in each.slows)
     steps = [span for span in spans if span.kind in (PRODUCTIVE, REPEATED)]
     return sum(_overlap_s(span, slow) for slow in slows for span in steps)
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:
-    """Return the times that any of the spans covers, each once."""
+    """Return the union of some spans, in order of time."""
     result: list[Span] = []
     for span in sorted(spans, key=lambda span: span.began):
         last = result[-1] if result else None
@@ -107,7 +109,7 @@ def _end(span: Span) -> float:
 
 
 def _recoveries(rounds: Iterable[Together]) -> Iterator[float]:
-    """From a failure to the next first step, whatever failed again between them."""
+    """Yield the seconds from each failure to the next first step. Further failures in between do not count again."""
     failed: float | None = None
     for each in rounds:
         if failed is not None and each.first_step is not None:

@@ -16,14 +16,15 @@ from ranklaunch.report.model import Outcome
 
 MOST_TEXT = 2000  # characters of a text
 MOST_LINES = 400
-MOST_CLOCK_S = 4e9  # by which a clock may be wrong: one that has never been set stands at 1970
+MOST_CLOCK_S = 4e9  # accepted error of a clock: a clock that was never set is at 1970
 _PLAIN = re.compile(r"[A-Za-z0-9 ._:,()-]{0,32}")
 _LAST = 32503680000.0  # the year 3000
 _T = TypeVar("_T")
 
 
 def text(value: object, most: int = MOST_TEXT) -> str:
-    """Fit to be shown, as sentences of ours are; what is to be shorter than a sentence may be is one line."""
+    """Return a text that is safe to print, with secrets hidden, "" for no text. A text with a smaller limit than MOST_TEXT becomes one
+    line."""
     if not isinstance(value, str):
         return ""
     if _PLAIN.fullmatch(value):
@@ -44,13 +45,13 @@ def outcome(value: object) -> Outcome | None:
 
 
 def lines(values: object) -> tuple[str, ...]:
-    """Return the last lines of what a process wrote."""
+    """Return the last lines of a process's output, safe to print."""
     texts = [value[:MOST_TEXT].encode(errors="replace").decode() for value in each_of(values) if isinstance(value, str)][-MOST_LINES:]
     return tuple(map(showing.printable, shown(texts)))
 
 
 def line(value: object) -> str:
-    """Return one line of what a process wrote."""
+    """Return one line of a process's output, safe to print."""
     return next(iter(lines([value])), "")
 
 
@@ -59,7 +60,7 @@ def texts(value: object, most: int = 64) -> tuple[str, ...]:
 
 
 def number(value: object) -> float | None:
-    """A finite one."""
+    """Return a finite number, None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -70,7 +71,7 @@ def number(value: object) -> float | None:
 
 
 def seconds(value: object) -> float | None:
-    """Return a duration, of at most some months."""
+    """Return a duration of at most some months, None for any other value."""
     duration = number(value)
     return duration if duration is not None and 0 <= duration < 1e7 else None
 
@@ -85,7 +86,7 @@ def whole(value: object) -> int | None:
 
 
 def index(value: object) -> int | None:
-    """Number of a node, a rank, an attempt."""
+    """Return a number of a node, a rank or an attempt, None for any other value."""
     whole_number = whole(value)
     return whole_number if whole_number is not None and 0 <= whole_number < 1 << 20 else None
 
@@ -103,7 +104,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def time(value: object) -> float | None:
-    """Seconds since 1970, of ISO 8601."""
+    """Return the seconds since 1970 of a time in ISO 8601, None for any other value."""
     if not isinstance(value, str) or len(value) > 40:
         return None
     try:
@@ -115,11 +116,11 @@ def time(value: object) -> float | None:
 
 
 def iso(at: float) -> str:
-    """UTC, with milliseconds."""
+    """Return a time in ISO 8601, UTC, with milliseconds."""
     return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
 
 
-# Fields of verdict.json, plan.json and events.jsonl by their names: those with one name have the same values everywhere.
+# Fields of verdict.json, plan.json and events.jsonl by name: a name has the same kind of values in all of these files.
 _MOST = {"name": 255, "host": 255, "kind": 40, "what": 300, "late": 600, "signal": 40, "time": 40, "file": 600, "rule": 80, "says": 300,
          "platform": 60, "method": 60, "accelerator": 20, "saved": 20, "ranklaunch": 40, "state": 8, "call": 300}  # fmt: skip
 _READERS: Mapping[str, Callable[[object], Any]] = {
@@ -131,7 +132,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
 
 
 def field(name: str, value: Mapping[str, Any]) -> Any:
-    """Return a field by its name. What is not of its kind is "" for a text, () for a list, False for a flag, else None."""
+    """Return a field by its name. A value of a wrong kind counts as missing: "" for a text, () for a list, False for a flag, else None."""
     return _READERS[name](value.get(name)) if name in _READERS else text(value.get(name), _MOST.get(name, MOST_TEXT))
 
 

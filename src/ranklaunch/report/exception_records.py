@@ -1,4 +1,4 @@
-"""Exceptions that processes of a round wrote down of themselves, from their records to values of a report. Pure."""
+"""Exceptions that the processes of a round recorded of themselves, as values of a report. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Process = tuple[int, int, int]  # node, pid, start
 
 
 def of_records(records: Iterable[Record], shift: Mapping[int, float]) -> tuple[Raised, ...]:
-    """Return exceptions in the order of time, those of launchers last: they raise because a rank has failed. shift: of clocks, by node."""
+    """Return exceptions in order of time; those of launchers last, because a launcher raises after a rank has failed. shift: seconds to
+    add to the clock of each node."""
     starts: dict[Process, Record] = {}
     raised: list[Record] = []
     for record in records:
@@ -41,8 +42,8 @@ def _raised(record: Record, start: Record | None, shift: float) -> Raised:
     )  # fmt: skip
 
 
-def alike(exceptions: Iterable[Raised]) -> list[list[Raised]]:
-    """Group exceptions that are equal but for rank and time; each group in order of time."""
+def grouped(exceptions: Iterable[Raised]) -> list[list[Raised]]:
+    """Group exceptions that are equal except for rank and time. Each group is in order of time."""
     groups: dict[tuple[object, ...], list[Raised]] = {}
     for each in exceptions:
         alone = () if each.rank is not None else (each.node, each.pid)

@@ -1,6 +1,6 @@
-"""Time line with layers on top of each other: seen from above, spans follow each other without a gap. Pure.
+"""Time line of layers on top of each other: the topmost layer counts at each moment, and no gap remains. Pure.
 
-So the spans' seconds add up to the whole line, with any layers.
+So the spans' seconds always add up to the length of the line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from ranklaunch.report.model import Span
 
 
 def painted(began: float, ended: float, layers: Sequence[Iterable[Span]], ground: str) -> tuple[Span, ...]:
-    """layers: the lowest first; ended of a span None: to the end of the line. ground: the kind of what nothing lies on."""
+    """Return the topmost spans from `began` to `ended`. layers: the lowest first. A span without an end lasts to the end of the line.
+    ground: kind of the time without any span."""
     edges: list[tuple[float, int, int, Span | None]] = []  # time, level, number of the span, None for its end
     for level, layer in enumerate(layers):
         for number, span in enumerate(layer):
@@ -19,17 +20,18 @@ def painted(began: float, ended: float, layers: Sequence[Iterable[Span]], ground
             if last > first:
                 edges += [(first, level, number, span), (last, level, number, None)]
     edges.sort(key=lambda edge: edge[0])
-    there: list[dict[int, Span]] = [{} for _ in layers]  # that lie on the line, the newest of a level last
-    seen: list[Span] = []
+    active: list[dict[int, Span]] = [{} for _ in layers]  # spans at the current time, by level; the newest of a level is last
+    topmost: list[Span] = []
     at = began
     for time, level, number, begun in (*edges, (ended, -1, -1, None)):
         if time > at:
-            top = next((spans[next(reversed(spans))] for spans in reversed(there) if spans), Span(ground, at))
-            last_seen = seen.pop() if seen and (seen[-1].kind, seen[-1].text) == (top.kind, top.text) else Span(top.kind, at)
-            seen.append(Span(top.kind, last_seen.began, time, top.text))
+            top = next((spans[next(reversed(spans))] for spans in reversed(active) if spans), Span(ground, at))
+            is_same = topmost and (topmost[-1].kind, topmost[-1].text) == (top.kind, top.text)
+            previous = topmost.pop() if is_same else Span(top.kind, at)
+            topmost.append(Span(top.kind, previous.began, time, top.text))
             at = time
         if begun:
-            there[level][number] = begun
+            active[level][number] = begun
         elif level >= 0:
-            del there[level][number]
-    return tuple(seen)
+            del active[level][number]
+    return tuple(topmost)

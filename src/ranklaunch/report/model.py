@@ -1,7 +1,7 @@
-"""Content of a report: values shown by each format in its own way.
+"""Content of a report, shown by each format in its own way.
 
-Times are seconds since 1970 by node 0's clock, None if unknown. Texts of processes and of other machines are fit to be
-shown: secrets are hidden and control characters are escapes. Makers of HTML still have to escape them.
+Times are seconds since 1970 by node 0's clock, None if unknown. Texts from processes and from other machines are safe
+to print: secrets are hidden and control characters are escaped. HTML still needs its own escaping.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ State = Literal["ended", "unfinished", "missing", "unread"]  # of a node
 
 SUCCEEDED: Final = "succeeded"  # outcomes, as in verdict.json
 FAILED: Final = "failed"
-STILL: Final = "nothing moved"  # what a hang alarm is about
-UNFINISHED: Final = "unfinished"  # of what left no verdict: it runs, or everything of it was killed
+STILL: Final = "nothing moved"  # subject of a hang alarm
+UNFINISHED: Final = "unfinished"  # no verdict: the job still runs, or all of it was killed
 
-# Kinds of spans. Of a node's time line:
-CONTAINER = "container"  # from the start of its container to that of ranklaunch
-START = "start"  # reading, planning, checking, preparing steps: to the launch, beside the waits
-WAIT = "wait"  # for a table, names or ports; text: for what
-MUSTER = "muster"  # for the other nodes
-LAUNCH = "launch"  # from the launch to the first step, or to the end where there is none
+# Kinds of spans on a node's time line.
+CONTAINER = "container"  # from the start of the container to that of ranklaunch
+START = "start"  # reading, planning, checks and preparing steps, up to the launch; waits are spans of their own
+WAIT = "wait"  # for a rank table, host names or ports; the text names them
+MUSTER = "muster"  # start barrier: wait for the other nodes
+LAUNCH = "launch"  # from the launch to the first step, or to the end if there is no step
 STEPS = "steps"  # from the first step to the end
-SAVING = "saving"  # a checkpoint, while no rank goes on
+SAVING = "saving"  # a checkpoint is written, and no rank makes a step
 STALLED = "stalled"  # nothing moves
-SLOW = "slow"  # steps took much longer than before; beside the others
-STOP = "stop"  # from what decided to the end of everything
-GATE = "gate"  # from the end of a round to the next release: what ranks leave behind, a pause, all nodes again
+SLOW = "slow"  # steps took much longer than before; overlaps the other kinds
+STOP = "stop"  # from the deciding end to the end of the last process
+GATE = "gate"  # restart gate, from the end of a round to the next release: cleanup, a pause, the wait for all nodes
 
-# Kinds of marks: moments of a node's time line.
+# Kinds of marks (moments) on a node's time line.
 READ, RELEASED, LAUNCHED, FIRST_OUTPUT, FIRST_STEP, FAILURE, SIGNAL, HANG, DONE, ENDED = (
     "read", "released", "launched", "first output", "first step", "failure", "signal", "hang", "done", "ended",
 )  # fmt: skip
 
-# The buckets, in their order, and what each is called. Their sum is the wall time of an attempt.
+# Labels of the buckets, in display order. The buckets add up to the wall time of an attempt.
 BUCKETS = {
     "waiting_s": "waiting for nodes",
     "startup_s": "start-up",
@@ -57,7 +57,8 @@ BUCKETS = {
 
 @dataclass(frozen=True)
 class Span:
-    """Span of time. kind: one of those above, or a bucket. ended: None if unknown. text: the awaited thing, or the last node to come."""
+    """Span of time. kind: a kind of a node's span, or a bucket's name. ended: None if unknown. text: the awaited thing, or the node
+    that came last to the muster."""
 
     kind: str
     began: float
@@ -67,7 +68,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Mark:
-    """rank: None for what is no rank's."""
+    """Moment on a node's time line. rank: None if the moment belongs to no single rank."""
 
     kind: str
     at: float
@@ -77,7 +78,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Seen:
-    """A step of a rank: when its line came."""
+    """Step in the output of a rank. at: time of the line that shows the step."""
 
     at: float
     epoch: int
@@ -86,9 +87,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Also of another process that failed by itself. rank: None for a launcher or a preparing step. time: from the verdict. last_lines: of
-    the verdict. meaning: meaning of its end, if its output says nothing. log: the path of its log, relative to the report's folder, ""
-    if missing."""
+    """Process that decided the end, or another process that failed by itself. rank: None for a launcher or a preparing step. time: time of
+    the failure, as in verdict.json. last_lines: end of its output, as in verdict.json. meaning: explanation of the exit status, if the
+    output names no known error. log: path of its log, relative to the report's folder, "" if missing."""
 
     name: str
     node: int
@@ -107,7 +108,8 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Suspect:
-    """Who holds a hanging job up, and why that is thought. file: where its stacks are."""
+    """Rank that may hold up a hanging job. node: -1 if unknown. why: reason for the suspicion. file: file with its stacks. log: path
+    of its log, relative to the report's folder."""
 
     rank: int
     node: int
@@ -118,10 +120,10 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception recorded by its own process; an exit code must confirm the record. rank: null for a helper, a child of multiprocessing
-    or a launcher. at: time of the raise. where: main, thread, or process for a child of multiprocessing. thread: its name, "" for the
-    main thread. launcher: name of the raising launcher, "" for none. text: type, message and place. cause: the exception that caused
-    this one, or was in handling at the time, "" for none."""
+    """Exception recorded by the raising process itself; only a matching exit code confirms that the exception ended the process. rank: None
+    for a helper, a child of multiprocessing or a launcher. at: time of the raise. where: main, thread, or process for a child of
+    multiprocessing. thread: name of the thread, "" for the main thread. launcher: name of the raising launcher, "" for none. text: type,
+    message and place. cause: the exception that caused this one, or during whose handling this one was raised, "" for none."""
 
     node: int
     rank: int | None
@@ -136,8 +138,8 @@ class Raised:
 
 @dataclass(frozen=True)
 class Stacks:
-    """Ranks whose main threads stand at one place. frames: of one of them, the innermost first. place: the collective, or the function that
-    the program has called, and where."""
+    """Ranks whose main threads are at the same place. frames: stack of one of these ranks, innermost frame first. place: the collective,
+    or the function that the program has called, with the place of the call."""
 
     ranks: tuple[int, ...]
     frames: tuple[str, ...]
@@ -156,14 +158,14 @@ class Hang:
     suspects: tuple[Suspect, ...] = ()
 
     @property
-    def what(self) -> str:
-        """Say what the alarm is about: a rule of the user's may break while everything moves."""
+    def subject(self) -> str:
+        """Return the subject of the alarm: a standstill, or a broken rule of RANKLAUNCH_EXPECT, which may break while everything moves."""
         return "a rule was broken" if any(each.startswith("RANKLAUNCH_EXPECT:") for each in self.signals) else STILL
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Taken on one node at one time. folder: relative to the report's."""
+    """Evidence taken on one node at one time. folder: relative to the report's folder. why: reason for taking the evidence."""
 
     node: int
     folder: str
@@ -173,9 +175,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Process:
-    """Rank, or another started process: rank is None then. began, first_output, ended: None if unknown. steps: thinned, with
-    the first and the last. step_s: seconds of one step, on average. log: relative to the report's folder, "" for none.
-    sent: last signal of the stop that ended the process, "" for none."""
+    """Rank, or another process that ranklaunch started. rank: None for a process that is no rank. began, first_output, ended: None if
+    unknown. steps: a selection with the first and the last step. step_s: seconds of one step, on average. log: relative to the report's
+    folder, "" for none. sent: last signal that a stop sent to the process, "" for none."""
 
     name: str
     rank: int | None
@@ -195,9 +197,9 @@ class Process:
 
 @dataclass(frozen=True)
 class OnNode:
-    """One node in one round. host: "" if unknown. folder: relative to the report's. state: ended; unfinished if its events stop before the
-    end; missing if the node left nothing; unread if its files cannot be read. clock_s: correction of its own clock to node 0's.
-    troubles: such as a log that could not be written."""
+    """One node in one round. host: "" if unknown. folder: relative to the report's folder. state: ended; unfinished if the node's events
+    stop before the end; missing if the node left no files; unread if its files cannot be read. clock_s: seconds to add to this node's
+    clock for node 0's. troubles: problems of ranklaunch itself, such as a log that could not be written."""
 
     node: int
     host: str
@@ -214,9 +216,10 @@ class OnNode:
 
 @dataclass(frozen=True)
 class Round:
-    """Time from one start of all ranks to their end; the first has the number 0. outcome: unfinished if no record has its end. late: last
-    at the muster, in words; last: this node, None if unknown. decision: the next step, and its reason. failed: time of the deciding
-    failure. best: the highest seen step (epoch, step). output: bytes written by all ranks up to a time, at equal times."""
+    """Time from one start of all ranks to their end. number: 0 for the first start, then the number of the restart. outcome: unfinished if
+    no file has the end. late: the node that came last to the muster, in words. last: the node that came last, None if unknown.
+    decision: the next action (a restart or none), and its reason. failed: time of the deciding end. best: the highest seen step
+    (epoch, step). output: bytes written by all ranks so far, at evenly spaced times."""
 
     number: int
     outcome: Outcome = UNFINISHED
@@ -243,8 +246,8 @@ class Round:
 
 @dataclass(frozen=True)
 class Buckets:
-    """Where the wall time went, in seconds; their sum is that time. running_s: in place of productive_s where no steps were seen.
-    unknown_s: of which nothing tells."""
+    """Wall time in seconds, by use; the sum is the whole wall time. running_s: takes the place of productive_s if no steps were seen.
+    unknown_s: time without any record."""
 
     waiting_s: float = 0.0
     startup_s: float = 0.0
@@ -260,10 +263,10 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Accounting:
-    """wall_s: the sum of the buckets, so without the time between attempts: gaps_s, the platform's part. goodput: productive share of the
-    wall time, None if no steps were seen. time_to_recover_s: of each interruption with training afterwards, from the failure to the next
-    first step, gaps included. interruptions: rounds with a failure or a stop as their end. slow_s: part of the productive and repeated
-    time during a slow phase of the job."""
+    """Use of the time. wall_s: sum of the buckets, without the time between attempts. gaps_s: time between attempts, spent by the platform.
+    goodput: productive share of the wall time, None if no steps were seen. time_to_recover_s: seconds from a failure to the next
+    first step, gaps included, for each interruption with training afterwards. interruptions: rounds that ended with a failure or a stop.
+    slow_s: part of the productive and repeated time during a slow phase of the job."""
 
     wall_s: float
     buckets: Buckets
@@ -278,7 +281,7 @@ class Accounting:
 
 @dataclass(frozen=True)
 class Gap:
-    """Between two attempts, when nothing of the job ran. after: the attempt before it."""
+    """Time between two attempts, in which no process of the job ran. after: number of the attempt before."""
 
     after: int
     began: float
@@ -287,9 +290,9 @@ class Gap:
 
 @dataclass(frozen=True)
 class Attempt:
-    """outcome, exit_code, reason, culprit, failures and notes: of its end. timeline: the job's time, span by span, each of the kind of a
-    bucket's name; the spans follow each other without a gap. missing: nodes that left nothing. stop: effects of a stop request, in words,
-    from verdict.json. because: the deciding rules, in their order, each with its finding."""
+    """One start of the job by its platform. outcome, exit_code, reason, culprit, failures and notes: from the end of the attempt. timeline:
+    the job's time as spans without a gap, each with a bucket's name as its kind. missing: nodes that left no files. stop: effects of a
+    stop request, in words, from verdict.json. because: the deciding rules, in their order, each with its finding."""
 
     number: int
     outcome: Outcome
@@ -314,7 +317,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Node:
-    """As the plans have it."""
+    """Node of the job, as in plan.json."""
 
     index: int
     host: str
@@ -332,7 +335,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Job:
-    """What ran, and where; empty where no plan was left. hang_s, first_step_s: limits of the hang alarm in seconds, 0 for none."""
+    """Program, platform and nodes of the job; empty without a plan.json. why: reason for the method. hang_s, first_step_s: limits of the
+    hang alarm in seconds, 0 for none."""
 
     name: str = ""
     platform: str = ""
@@ -349,7 +353,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Tail:
-    """The last lines of a log that matters: the culprit's, and those of suspects."""
+    """Last lines of a log: the culprit's, or a suspect's."""
 
     log: str
     name: str
@@ -359,9 +363,9 @@ class Tail:
 @dataclass(frozen=True)
 class Report:
     """Course of a job. Times are seconds since 1970 by node 0's clock. folder: path of the read folder. outcome, exit_code, reason,
-    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of relevant logs.
-    troubles: unreadable and omitted parts. other_jobs: folders of other jobs below the same one. exceptions: of the last round, on all
-    nodes. read_at: time of the report, 0 if left out."""
+    culprit: from the end of the newest attempt. began, ended: over all attempts. accounting: over all attempts. tails: last lines of the
+    logs of the culprit and of suspects. troubles: unreadable and omitted parts. other_jobs: folders of other jobs in the same log folder.
+    exceptions: from the last round, on all nodes. read_at: time of the report, 0 if left out."""
 
     folder: str
     job: Job
@@ -384,5 +388,5 @@ class Report:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Schema ranklaunch.report/1: keys are only ever added."""
+    """Return the report in the schema ranklaunch.report/1, in which keys are only ever added."""
     return {"schema": SCHEMA, **as_dict(report)}

@@ -1,4 +1,4 @@
-"""Events of one start of one node, taken in line by line: of a million lines no more is kept than of a hundred. Pure.
+"""Events of one start of one node, read line by line with bounded memory, however long the file. Pure.
 
 A file may end in the middle of a line, have lines of any length, or be no text at all.
 """
@@ -15,13 +15,13 @@ from ranklaunch.report import checked
 from ranklaunch.report.model import Seen, Span
 
 MOST = 256  # events of a kind that are kept
-SAVED = 40  # times as many of checkpoints
+SAVED = 40  # factor of MOST for checkpoints
 MOST_NAMES = 8192  # processes of a node
 MOST_STEPS = 200  # of a rank
-MOST_ADDED = 1_000_000  # steps of ranks that are looked at one by one; of what comes after them, every so many events
+MOST_ADDED = 1_000_000  # steps of ranks that are read one by one; after them, one event out of EVERY is read
 EVERY = 256
 Line = Mapping[str, Any]
-# Fields that are kept of each event. One with a name is kept once for each name, the first.
+# Fields that are kept of each event. For an event with a name, the first one of each name is kept.
 KEPT: Mapping[str, tuple[str, ...]] = {
     "read": ("attempt", "container_s"), "wait": ("kind", "what"), "released": ("late", "clock_s"), "spawn": ("name", "rank", "pid"),
     "first output": ("name",), "exit": ("name", "pid", "exit_code", "signal", "max_rss_kb"), "saved": ("seconds", "ago_s"),
@@ -31,7 +31,7 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 
 
 class Thinned:
-    """Steps of a rank: of very many, the first and the last, and of those between them every second, fourth, ..."""
+    """Steps of a rank: the first and the last, and every n-th between them, where n doubles as more steps come."""
 
     def __init__(self) -> None:
         self._kept: list[Seen] = []
@@ -39,10 +39,10 @@ class Thinned:
         self._stride = 1
         self._since = 0
 
-    def add(self, seen: Seen) -> None:
-        self._last = seen
+    def add(self, step: Seen) -> None:
+        self._last = step
         if not self._since:
-            self._kept.append(seen)
+            self._kept.append(step)
         self._since = (self._since + 1) % self._stride
         if len(self._kept) > MOST_STEPS:
             del self._kept[1::2]
@@ -55,10 +55,10 @@ class Thinned:
 class NodeEvents:
     """Events of one node in one round: feed() each line, then finish().
 
-    first, last: times of the first and the last event. starts: number of writers to the file; the last one counts. spoilt: lines that are
-    no events. steps: of each rank. Times are by this node's own clock until move(): the wall's at the first line, and the monotonic one
-    from there. before: events of an earlier round of the same supervisor. Its first line counts then: the wall's clock may have been set
-    in between.
+    first, last: times of the first and the last event. starts: number of starts that wrote to the file; the last one counts. spoilt: lines
+    that are no events. steps: steps of each rank. Times are by this node's clock until move(): the wall clock at the first line, and the
+    monotonic clock from there on. before: events of an earlier round of the same supervisor. The first line of that round sets the wall
+    clock for this round too, because someone may have set the wall clock in between.
     """
 
     def __init__(self, before: NodeEvents | None = None) -> None:
@@ -75,7 +75,7 @@ class NodeEvents:
         self._kept: dict[str, dict[object, dict[str, Any]]] = defaultdict(dict)
         self._steps: dict[int, Thinned] = {}
         self._added = 0
-        self._skipped: tuple[float, Line] | None = None  # the last event of steps that was passed over
+        self._skipped: tuple[float, Line] | None = None  # the last event of steps that was not read
         self._passed = 0
 
     def feed(self, data: bytes) -> None:
@@ -128,32 +128,32 @@ class NodeEvents:
 
     def _take_steps(self, at: float, line: Line) -> None:
         for group in checked.each_of(line.get("ranks"))[:MOST]:
-            ranks, seen = _steps_of(checked.each_of(group), at)
+            ranks, step = _steps_of(checked.each_of(group), at)
             self._added += len(ranks)
             for rank in ranks:
                 if rank in self._steps or len(self._steps) < MOST_NAMES:
-                    self._steps.setdefault(rank, Thinned()).add(seen)
+                    self._steps.setdefault(rank, Thinned()).add(step)
 
     def finish(self) -> None:
-        """There is no more."""
+        """Complete the steps after the last line."""
         if self._skipped:
             self._take_steps(*self._skipped)
         self.steps = {rank: steps.all() for rank, steps in self._steps.items()}
 
     def move(self, seconds: float) -> None:
-        """Add so many seconds to all times: from this node's clock to node 0's."""
+        """Add seconds to all times, to move them from this node's clock to node 0's."""
         if not seconds or self.first is None or self.last is None:
             return
         self.first, self.last = self.first + seconds, self.last + seconds
         for line in (line for lines in self._kept.values() for line in lines.values()):
             line.update({name: line[name] + seconds for name in ("at", "ended") if name in line})
-        moved: dict[Seen, Seen] = {}  # ranks that went on together share it: there may be very many
+        moved: dict[Seen, Seen] = {}  # ranks with equal steps share one object: there may be very many
         self.steps = {
             rank: [moved.setdefault(seen, Seen(seen.at + seconds, seen.epoch, seen.step)) for seen in steps]
             for rank, steps in self.steps.items()
         }
 
-    # Events that were kept. `since` is by node 0's clock.
+    # Kept events. `since` is by node 0's clock.
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """Return the events of one kind, in their order."""
@@ -164,18 +164,18 @@ class NodeEvents:
         return self._kept[event]
 
     def one(self, event: str) -> Line:
-        """Return an event that comes once: the first one of a decision, the last one of others; an empty one for none."""
+        """Return the event of a kind that comes once, {} for none. Of several, the first "failing" or "ending" counts, else the last."""
         events = self.of(event)
         return NOTHING if not events else events[0] if event in ("failing", "ending") else events[-1]
 
     @property
     def late(self) -> str:
-        """Who was waited for at the muster."""
+        """Return the node that came last to the muster, in words."""
         return str(self.one("released").get("late", ""))
 
     @property
     def clock_s(self) -> float | None:
-        """Seconds that the muster measured between this node's clock and node 0's."""
+        """Return the seconds that the muster measured between this node's clock and node 0's, None if unknown."""
         seconds: float | None = self.one("released").get("clock_s")
         return seconds
 
@@ -189,12 +189,12 @@ class NodeEvents:
 
     @property
     def began(self) -> float | None:
-        """Time of the start of the container."""
+        """Return the time of the start of the container, or of the first event outside a container."""
         return None if self.first is None else self.first - (self.one("read").get("container_s") or 0.0)
 
     @property
     def failed(self) -> float | None:
-        """Time of what decided, good or bad."""
+        """Return the time of the decision to end, after a failure or a success."""
         return min((line["at"] for line in map(self.one, ("ending", "failing")) if line), default=None)
 
     @property
@@ -203,13 +203,13 @@ class NodeEvents:
 
     @property
     def saved(self) -> list[Span]:
-        """Times of checkpoints."""
+        """Return the times in which checkpoints were written."""
         known = (each for each in self.of("saved") if None not in each.values())
         return [Span("saving", each["at"] - each["ago_s"] - each["seconds"], each["at"] - each["ago_s"]) for each in known]
 
 
 def _steps_of(group: list[Any], at: float) -> tuple[range, Seen]:
-    """Return the ranks of a group of an event of steps, none where its values are not theirs, and their step."""
+    """Return the ranks of one group in an event of steps, and their step. A damaged group has no ranks."""
     ago = checked.seconds(group[5]) if len(group) > 5 else None
     first, last, epoch, step = map(checked.whole, (*group, None, None, None, None)[:4])
     if ago is None or first is None or last is None or epoch is None or step is None:

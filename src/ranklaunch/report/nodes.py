@@ -1,4 +1,4 @@
-"""One node in one round: its time line, its moments and its processes, from its events, by node 0's clock, and its plan. Pure."""
+"""One node in one round: its time line, moments and processes, from its events (by node 0's clock) and its plan. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ranklaunch.report import checked, model
 from ranklaunch.report.layers import painted
 from ranklaunch.report.model import Mark, OnNode, Process, Seen, Span, State
 from ranklaunch.report.node_events import NodeEvents
-from ranklaunch.report.reading import Left
+from ranklaunch.report.reading import NodeFiles
 from ranklaunch.verdict import folders
 
 ENDED: Final = "ended"  # states of a node
@@ -18,23 +18,23 @@ UNFINISHED: Final = "unfinished"
 MISSING: Final = "missing"
 UNREAD: Final = "unread"
 MOST_PROCESSES = 65536  # of a plan
-MOST_SEEN = 65536  # steps of a whole job that are kept
-LEAST_SEEN = 16  # of a rank
+MOST_SEEN = 65536  # steps that are kept of a whole job
+LEAST_SEEN = 16  # steps that are kept of a rank, at least
 
 
-def on_node(node: int, host: str, left: Left, shift: float, most: int) -> OnNode:
-    """most: steps of a rank that are kept."""
-    events = left.events
+def on_node(node: int, host: str, files: NodeFiles, shift: float, most: int) -> OnNode:
+    """Return one node in one round. shift: seconds to add to its clock. most: steps that are kept of a rank."""
+    events = files.events
     return OnNode(
-        node, host, left.below, _state(left), events.began, _last_sign(events), round(shift, 3), _spans(left), _marks(left),
-        tuple(_processes(node, left, most)), tuple(each["text"] for each in events.of("trouble")),
+        node, host, files.subpath, _state(files), events.began, _last_sign(events), round(shift, 3), _spans(files), _marks(files),
+        tuple(_processes(node, files, most)), tuple(each["text"] for each in events.of("trouble")),
     )  # fmt: skip
 
 
-def _state(left: Left) -> State:
-    if left.events.one("end") or (left.events.first is None and left.verdict):  # in the latter case its events are lost, not its end
+def _state(files: NodeFiles) -> State:
+    if files.events.one("end") or (files.events.first is None and files.verdict):  # a verdict without events: only the events are lost
         return ENDED
-    return UNREAD if left.unread else UNFINISHED
+    return UNREAD if files.unread else UNFINISHED
 
 
 def _last_sign(events: NodeEvents) -> float | None:
@@ -42,11 +42,11 @@ def _last_sign(events: NodeEvents) -> float | None:
     return at
 
 
-def launched_of(left: Left) -> float | None:
-    """When the first of the ranks, or of their launchers, was started; not a preparing step or a service."""
-    planned = {str(checked.mapping(each).get("name")) for each in checked.each_of(left.plan.get("processes"))}
-    waited = max((wait.ended or 0.0 for wait in left.events.waits), default=0.0)
-    started = left.events.of("spawn")
+def launched_of(files: NodeFiles) -> float | None:
+    """Return the time when the first rank or launcher was started, None if unknown. Preparing steps and services do not count."""
+    planned = {str(checked.mapping(each).get("name")) for each in checked.each_of(files.plan.get("processes"))}
+    waited = max((wait.ended or 0.0 for wait in files.events.waits), default=0.0)
+    started = files.events.of("spawn")
     tiers = (
         [each["at"] for each in started if each["rank"] is not None or each["name"] in planned],
         [each["at"] for each in started if each["at"] >= waited],
@@ -54,9 +54,9 @@ def launched_of(left: Left) -> float | None:
     return next((min(times) for times in tiers if times), None)
 
 
-def _spans(left: Left) -> tuple[Span, ...]:
-    events = left.events
-    began, ended, decided, launched = events.began, _last_sign(events), events.failed, launched_of(left)
+def _spans(files: NodeFiles) -> tuple[Span, ...]:
+    events = files.events
+    began, ended, decided, launched = events.began, _last_sign(events), events.failed, launched_of(files)
     if began is None or ended is None or events.first is None:
         return ()
     over = decided if decided is not None else ended
@@ -68,7 +68,7 @@ def _spans(left: Left) -> tuple[Span, ...]:
         [_wait(wait, over, events.late) for wait in events.waits],
         events.saved,
         list(stalls_of(events, over)),
-        [Span(model.GATE, began, events.one("released").get("at") or launched or over)] if left.restart else [],
+        [Span(model.GATE, began, events.one("released").get("at") or launched or over)] if files.restart else [],
         _until(ended, model.STOP, decided),
     ]
     return tuple(painted(began, ended, layers, "unknown"))
@@ -85,7 +85,7 @@ def _wait(wait: Span, over: float, late: str) -> Span:
 
 
 def stalls_of(events: NodeEvents, over: float) -> Iterator[Span]:
-    """Yield times from when nothing moved to when it did again. Alarms and warnings have since when; an event that takes them back has
+    """Yield the times in which nothing moved. Alarms and warnings have the start in `since`; the event that the job moves again has
     none."""
     since: float | None = None
     for each in events.of("hang"):
@@ -110,13 +110,13 @@ def slows_of(events: NodeEvents, over: float) -> Iterator[Span]:
             began = None
 
 
-def _marks(left: Left) -> tuple[Mark, ...]:
-    events = left.events
+def _marks(files: NodeFiles) -> tuple[Mark, ...]:
+    events = files.events
     released, end, decided = map(events.one, ("released", "end", "ending"))
     known: tuple[tuple[str, float | None, str], ...] = (
         (model.READ, events.first, ""),
         (model.RELEASED, released.get("at"), events.late),
-        (model.LAUNCHED, launched_of(left), ""),
+        (model.LAUNCHED, launched_of(files), ""),
         (model.FIRST_OUTPUT, events.first_output, ""),
         (model.FIRST_STEP, events.first_step, ""),
         (model.DONE, events.one("done").get("at"), ""),
@@ -131,25 +131,25 @@ def _marks(left: Left) -> tuple[Mark, ...]:
     return tuple(sorted(marks, key=lambda mark: mark.at))
 
 
-def _processes(node: int, left: Left, most: int) -> Iterator[Process]:
-    """Yield processes in the plan's order, then further processes of the events."""
-    events, planned = left.events, list(_planned(left.plan))
+def _processes(node: int, files: NodeFiles, most: int) -> Iterator[Process]:
+    """Yield processes in the plan's order, then processes and ranks that only the events have."""
+    events, planned = files.events, list(_planned(files.plan))
     known = {name for name, _, _ in planned}
-    seen = [(name, each["rank"], "") for name, each in events.named("spawn").items() if name not in known]
-    ranks = {rank for _, rank, _ in (*planned, *seen) if rank is not None}
-    others = [(f"rank {rank}", rank, "") for rank in sorted(events.steps) if rank not in ranks]
-    for name, rank, path in (*planned, *seen, *others):
+    spawned = [(name, each["rank"], "") for name, each in events.named("spawn").items() if name not in known]
+    ranks = {rank for _, rank, _ in (*planned, *spawned) if rank is not None}
+    with_steps = [(f"rank {rank}", rank, "") for rank in sorted(events.steps) if rank not in ranks]
+    for name, rank, path in (*planned, *spawned, *with_steps):
         spawn, wrote, end = (events.named(kind).get(name, {}) for kind in ("spawn", "first output", "exit"))
         steps = _thin(events.steps.get(rank, []), most) if rank is not None else []
         pid = spawn.get("pid")
         yield Process(
             name, rank, node, end.get("pid") if pid is None else pid, spawn.get("at"), wrote.get("at"), end.get("at"), end.get("exit_code"),
-            end.get("signal", ""), end.get("max_rss_kb"), tuple(steps), _step_s(steps), _log(path, name, rank, left),
+            end.get("signal", ""), end.get("max_rss_kb"), tuple(steps), _step_s(steps), _log(path, name, rank, files),
         )  # fmt: skip
 
 
 def _planned(plan: Mapping[str, Any]) -> Iterable[tuple[str, int | None, str]]:
-    """name, rank, log."""
+    """Yield (name, rank, log) of the processes of a plan."""
     for key in ("processes", "rank_logs"):
         for each in map(checked.mapping, checked.each_of(plan.get(key))[:MOST_PROCESSES]):
             rank = checked.field("rank", each)
@@ -159,10 +159,10 @@ def _planned(plan: Mapping[str, Any]) -> Iterable[tuple[str, int | None, str]]:
                 yield name, rank, log if isinstance(log, str) else ""
 
 
-def _log(path: str, name: str, rank: int | None, left: Left) -> str:
-    """Where it lies now: a folder that was copied has another name."""
+def _log(path: str, name: str, rank: int | None, files: NodeFiles) -> str:
+    """Return the path of a log below the report's folder, "" for none. The plan's path may be stale: the folder may have been copied."""
     names = [os.path.basename(path), folders.rank_log("", rank) if rank is not None else f"{name}.log"]
-    return next((os.path.join(left.below, each) for each in names if each in left.logs), "")
+    return next((os.path.join(files.subpath, each) for each in names if each in files.logs), "")
 
 
 def _thin(steps: list[Seen], most: int) -> list[Seen]:
@@ -172,7 +172,7 @@ def _thin(steps: list[Seen], most: int) -> list[Seen]:
 
 
 def _step_s(steps: list[Seen]) -> float | None:
-    """Of the last epoch that has two."""
+    """Return the mean seconds of a step in the epoch of the last step, None for fewer than two steps in it."""
     for first in range(len(steps) - 1):
         one, two = steps[first], steps[-1]
         if one.epoch == two.epoch and two.step > one.step and two.at > one.at:

@@ -25,12 +25,13 @@ def _each(value: object, most: int) -> Iterator[Mapping[str, Any]]:
 
 
 def culprit(value: object) -> Culprit | None:
+    """Return the culprit of a verdict, None for none. After an out-of-memory kill, the advice is about memory, not about the output."""
     data = mapping(value)
     if field("node", data) is None:
         return None
     error = filled(KnownError, mapping(data.get("error")))
     read = filled(Culprit, data, "meaning", "log", error=error if error.name else None)
-    if read.error and read.out_of_memory:  # whatever its words are about
+    if read.error and read.out_of_memory:
         read = replace(read, error=replace(error, meaning="", remedy="", retry=""))
     return read if read.error and not read.out_of_memory else replace(read, meaning=_meaning(read))
 
@@ -40,7 +41,7 @@ def culprits(value: object) -> Iterator[Culprit]:
 
 
 def sent(victims: object) -> dict[str, str]:
-    """Return the last signal that each process was sent when the others were ended, by name."""
+    """Return the last signal that the stop sent to each process, by name of the process. victims: from verdict.json."""
     signalled = map(checked.mapping, checked.each_of(victims)[:MOST_NODES])
     return {checked.text(each.get("name"), 120): checked.text(each.get("signal"), 40) for each in signalled}
 
@@ -50,13 +51,13 @@ def _meaning(culprit: Culprit) -> str:
 
 
 def because(value: object) -> tuple[str, ...]:
-    """Return the rules that decided, each with its words in brackets behind it."""
+    """Return the rules that decided, each with its finding in brackets."""
     rules = ((field("rule", each), field("says", each)) for each in _each(value, MOST_RULES))
     return tuple(f"{rule} ({says})" if says else rule for rule, says in rules if rule)
 
 
 def hang(value: object) -> Hang | None:
-    """The alarm that stood at the end."""
+    """Return the hang alarm that stood at the end, None for none."""
     content = mapping(value)
     return filled(Hang, content, "ended", "text", suspects=tuple(_suspects(content.get("suspects")))) if content else None
 
@@ -74,7 +75,7 @@ def suspect_host(value: object) -> SuspectHost | None:
 
 
 def stop(values: Iterable[object]) -> str:
-    """What a stop request did to the ranks. values: what the verdict of each node says of its own."""
+    """Return the effects of a stop request on the ranks, in words. values: field `stop` of each node's verdict."""
     stops = [each for each in map(mapping, values) if each]
     if not stops:
         return ""
@@ -82,12 +83,12 @@ def stop(values: Iterable[object]) -> str:
     took = max((seconds for seconds in (checked.number(each.get("seconds")) for each in stops) if seconds is not None), default=None)
     answers = [field("saved", each) or "unknown" for each in stops]
     saved = next((word for word in ("no", "unknown") if word in answers), answers[0])
-    how = f"{caught} caught it, {ended} ended by themselves, {killed} {'was' if killed == 1 else 'were'} killed"
-    return f"{field('signal', stops[0])}: {how}{'' if took is None else f' after {took:.1f} s'}; saved: {saved}"
+    effects = f"{caught} caught it, {ended} ended by themselves, {killed} {'was' if killed == 1 else 'were'} killed"
+    return f"{field('signal', stops[0])}: {effects}{'' if took is None else f' after {took:.1f} s'}; saved: {saved}"
 
 
 def job(plans: Iterable[Mapping[str, Any]]) -> Job:
-    """By the first of them that says anything."""
+    """Return the job by the first plan that has one."""
     plan = next((plan for plan in plans if mapping(plan.get("job"))), None)
     if plan is None:
         return Job()
@@ -102,7 +103,7 @@ def job(plans: Iterable[Mapping[str, Any]]) -> Job:
 
 
 def _command(process: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command of a process, without the program of ours that waits for Ray and then becomes it."""
+    """Return the command of a process, without ranklaunch's wrapper that waits for Ray and then executes the command."""
     words = checked.texts(process.get("argv"), 400)
     waits = len(words) > 1 and words[1].endswith(WAITS_FOR_RAY) and "--" in words
     return words[words.index("--") + 1 :] if waits else words
@@ -115,7 +116,8 @@ def _nodes(value: object) -> Iterator[Node]:
 
 
 def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...]:
-    """Of what nodes compare when they meet. plans: by node. One that starts no ranks, as under mpirun all but node 0, says less."""
+    """Return the facts of the muster that differ between nodes. plans: by node. A node that starts no ranks (under mpirun, all but node 0)
+    has fewer facts; its missing facts are no differences."""
     starts = {node for node, plan in plans.items() if plan.get("processes") != []}
     facts = {node: each for node, plan in plans.items() if (each := mapping(mapping(plan.get("muster")).get("facts")))}
     differing = []
@@ -127,7 +129,7 @@ def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...
 
 
 def _by_value(values: Mapping[int, object]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return each value with its nodes, that of most nodes first. values: by node."""
+    """Return each value with its nodes; the value of most nodes comes first. values: by node."""
     nodes: dict[str, list[int]] = {}
     for node, value in values.items():
         nodes.setdefault(checked.text(value, 200), []).append(node)
@@ -135,7 +137,7 @@ def _by_value(values: Mapping[int, object]) -> tuple[tuple[str, tuple[int, ...]]
 
 
 def stacks_of(summary: object) -> Iterator[tuple[int, str, str, str]]:
-    """Yield rank, state, stack of its main thread, and source line of its innermost frame, of each rank in a summary of evidence."""
+    """Yield (rank, state, stack of the main thread, source line of the innermost frame) for each rank in a summary of evidence."""
     ranks = mapping(mapping(summary).get("ranks"))
     for name, each in list(ranks.items())[:MOST_NODES]:
         rank = mapping(each)

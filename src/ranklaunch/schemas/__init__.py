@@ -1,6 +1,6 @@
-"""Shape of ranklaunch's JSON files, as types: the source of the JSON Schemas of docs/schemas/, and for readers of such a file in Python.
-No command imports these modules.
+"""Shape of ranklaunch's JSON files, as types: source of the JSON Schemas in docs/schemas/, and help for Python programs that read such a
+file. No command imports these modules.
 
-A value written without change (a Culprit, a File) stands here by its own class, and means an object of its fields. A name reserved by
-Python has an underscore at its end.
+A class of another module (Culprit, File) means an object with the fields of this class. A name reserved by Python has an underscore at
+its end.
 """

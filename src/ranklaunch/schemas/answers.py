@@ -1,4 +1,4 @@
-"""What commands say as JSON: status, check, explain."""
+"""JSON output of the commands status, check, explain and ranktable."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ranklaunch.schemas.verdict import Hang
 
 
 class NodeNow(TypedDict):
-    """One node. phase: of its attempt. waiting: cause of a wait, empty for none. age_s: seconds since its last answer, null
-    before the first."""
+    """Present state of a node. phase: phase of the node's attempt. waiting: cause of a wait, empty for none. age_s: seconds since the
+    node's last answer, null before the first."""
 
     node: int
     host: str
@@ -20,8 +20,8 @@ class NodeNow(TypedDict):
 
 
 class LauncherNow(TypedDict):
-    """Launcher with a recorded start. argv: its command line, at most 16 words, without secrets. alive: True if running.
-    ended: its own record of its exit code; null for none."""
+    """Launcher with a recorded start. argv: command line without secrets, at most 16 words. alive: true if the launcher runs.
+    ended: exit code by the launcher's own record, null for none."""
 
     node: int
     name: str
@@ -32,8 +32,8 @@ class LauncherNow(TypedDict):
 
 
 class Head(TypedDict):
-    """The first Python of a rank, by its own record, while it runs. program: script or module. placed_by: what started the rank: ranklaunch
-    or the name of a launcher; empty for anything else."""
+    """First Python process of a rank while this process runs, by its own record. program: script or module. placed_by: starter of the rank,
+    which is ranklaunch or the name of a launcher; empty for anything else."""
 
     pid: int
     program: str
@@ -41,7 +41,7 @@ class Head(TypedDict):
 
 
 class RaisedNow(TypedDict):
-    """An exception that a rank wrote down of itself when nobody caught it; the rank may still run. at: seconds since 1970. from: process is
+    """Uncaught exception, recorded by the rank itself; the rank may still run. at: seconds since 1970. from_: main, thread, or process for
     a child of multiprocessing. text: type, message and place, without secrets."""
 
     at: float
@@ -62,11 +62,11 @@ class _OfAnyRank(TypedDict):
 
 
 class RankNow(_OfAnyRank, total=False):
-    """Present state of a rank. pid: null if unknown or gone. state: the kernel's; gone: ended; unknown: the process is not
-    known. cpu_s, rss_kb: of its whole process tree. output_bytes: written so far, null if written through another node
-    without an answer. last_output_s: seconds since its last output, null for none. step: the last in its output. steps: of
-    the whole training; null if unknown. step_s: seconds of one step, on average; null if unknown. head, exception: by its
-    own records, if any."""
+    """Present state of a rank. pid: null if unknown or gone. state: process state of the kernel, gone for an ended process, or unknown
+    without a known process. cpu_s, rss_kb: of the rank's whole process tree. output_bytes: bytes of output so far, null if the output
+    goes through another node that does not answer. last_output_s: seconds since the last output, null for none. step: last step in the
+    output. steps: number of steps of the whole training, null if unknown. step_s: seconds of one step, on average; null if unknown.
+    head, exception: by the rank's own records, if any."""
 
     step: int
     steps: int | None
@@ -76,8 +76,8 @@ class RankNow(_OfAnyRank, total=False):
 
 
 class Silence(TypedDict):
-    """Seconds without any movement, 0 if something moves, and the limit before the hang alarm. setting: the variable with the
-    limit. then_s: the limit once a first step is known."""
+    """Time without any movement. seconds: 0 if something moves. limit_s: seconds until the hang alarm. setting: variable with this limit.
+    then_s: limit after the first step."""
 
     seconds: float
     limit_s: float
@@ -92,9 +92,9 @@ class HangNow(Hang):
 
 
 class Status(TypedDict):
-    """State of a running job. time: UTC, ISO 8601. node: the asked node, with an answer for all. silence: null if nobody watches for
-    hangs, or before anybody does. hang: null without a present alarm. launchers: launchers with a recorded start. ranks: the known
-    ones, of all nodes."""
+    """State of a running job. time: UTC, ISO 8601. node: the asked node, which answers for all nodes. silence: null if the watch for hangs
+    is off or has not begun. hang: null without a present alarm. launchers: launchers with a recorded start. ranks: the known ranks of all
+    nodes."""
 
     schema: Literal["ranklaunch.status/1"]
     job: str
@@ -110,8 +110,8 @@ class Status(TypedDict):
     ranks: list[RankNow]
 
 
-class Found(TypedDict):
-    """One thing that check has found. kind: wrong would make run fail; a note would not. exit_code: of run, 0 for a note."""
+class Finding(TypedDict):
+    """One finding of check. kind: wrong if the finding would make run fail, else note. exit_code: of run, 0 for a note."""
 
     kind: Literal["wrong", "note"]
     text: str
@@ -119,8 +119,9 @@ class Found(TypedDict):
 
 
 class Check(TypedDict):
-    """What would make run fail on this node. exit_code: of check itself, and that of run. method, why: null where planning refuses the job.
-    node: index of this node, null then too. nodes: how many take part. ranks: of this node."""
+    """Reasons for which run would fail on this node. Facts of the plan are null if planning refuses the job. exit_code: of check itself,
+    the same as of run. why: reason for the method. node: index of this node. nodes: number of nodes of the job. ranks: number of ranks on
+    this node."""
 
     schema: Literal["ranklaunch.check/1"]
     exit_code: int
@@ -129,14 +130,14 @@ class Check(TypedDict):
     node: int | None
     nodes: int | None
     ranks: int | None
-    findings: list[Found]
+    findings: list[Finding]
 
 
 class Explanation(TypedDict):
     """Explanation of a line of a log. kind: cause; consequence of another rank's failure; stopped, if somebody signalled the process;
-    unknown: nothing in the log is known, and the other texts are empty. line: text of the line, without secrets. retry: yes if the same
-    job may go well at a new start, elsewhere if on other hosts, no if not; empty if unknown. source: place of the proof. line_number:
-    from 1; null if unknown."""
+    unknown, if the log has no known error: the other texts are empty then. line: text of the line, without secrets. retry: yes if the same
+    job may succeed at another start, elsewhere if only on other hosts, no if a restart is useless; empty if unknown. source: place of the
+    proof. line_number: from 1; null if unknown."""
 
     kind: Literal["cause", "consequence", "stopped", "unknown"]
     name: str
@@ -150,8 +151,8 @@ class Explanation(TypedDict):
 
 
 class Explain(Explanation):
-    """Deciding line of a log. log: the file's name. skipped_bytes: at its beginning, not searched. others: further known
-    lines."""
+    """Deciding line of a log. log: name of the file. skipped_bytes: bytes at the beginning of the log that were not searched. others:
+    further known lines."""
 
     schema: Literal["ranklaunch.explain/1"]
     log: str
@@ -160,8 +161,8 @@ class Explain(Explanation):
 
 
 class RankPlace(TypedDict):
-    """The device of a rank. node: index of its server or pod in the table. server, pod, device_ip: empty where the table says none. device:
-    physical id on its host."""
+    """Device of a rank. node: index of the server or pod in the table. server, pod, device_ip: empty if the table has none. device:
+    physical id on the host."""
 
     rank: int
     node: int
@@ -172,15 +173,16 @@ class RankPlace(TypedDict):
 
 
 class SuperPod(TypedDict):
-    """Servers that one super node joins."""
+    """Servers of one super node."""
 
     id: str
     servers: list[str]
 
 
 class RankTable(TypedDict):
-    """Rank table, by its path. version, ranks: null and empty if the table has problems. ranks: in their order. warnings: odd
-    but not wrong entries. problems: every defect; show lists none, as it ends with 78 if there is one."""
+    """Content of a rank table. file: path of the table. version: null if the table has problems. ranks: in their order, empty if the table
+    has problems. warnings: entries that are odd but not wrong. problems: all defects; always empty in the output of `ranktable show`, which
+    ends with 78 for a table with a defect."""
 
     schema: Literal["ranklaunch.ranktable/1"]
     file: str
@@ -192,7 +194,7 @@ class RankTable(TypedDict):
 
 
 class RankMoved(TypedDict):
-    """A rank that is on another device. before, after: null where it is in one table alone."""
+    """Rank with another device in the new table. before, after: null if this table does not have the rank."""
 
     rank: int
     before: RankPlace | None
@@ -200,7 +202,7 @@ class RankMoved(TypedDict):
 
 
 class RankTableDiff(TypedDict):
-    """What is different between two rank tables. versions: of the old one and the new one."""
+    """Differences between two rank tables. versions: of the old table and of the new one."""
 
     schema: Literal["ranklaunch.ranktable-diff/1"]
     versions: list[str]

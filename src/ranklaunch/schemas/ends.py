@@ -1,4 +1,4 @@
-"""ends.json."""
+"""File ends.json: ends of the processes of a node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ranklaunch.verdict.model import Because, Culprit, Suspect
 
 
 class NodeState(TypedDict, total=False):
-    """A node's facts on a failed round, for node 0's decision on another one. launched: its ranks had been started. unable:
-    this round cannot begin here, and no other one. seconds: since the start of the ranks. finished: a rank had ended with 0
-    by itself. place: epoch and step, the highest in the logs. marks: markers of checkpoints were found and read. mark:
-    number of the newest checkpoint of this round. since_mark_s: its age in seconds. gone: ranklaunch was killed here. hung:
-    the job was ended for a hang. stop: exit code and reason of a stop request in the meantime."""
+    """Facts of a node about a failed round, for node 0's decision about a restart. launched: the node's ranks had been started. unable:
+    neither this round nor another one can begin on this node. seconds: since the start of the ranks. finished: a rank had ended with 0
+    by itself. place: epoch and step, the highest in the logs. marks: markers of checkpoints exist and were read. mark: number of the
+    newest checkpoint of this round. since_mark_s: age of this checkpoint in seconds. gone: reason if ranklaunch was killed on this node.
+    hung: the job was ended for a hang. stop: exit code and reason of a stop request in the meantime."""
 
     launched: bool
     unable: bool
@@ -30,9 +30,9 @@ class NodeState(TypedDict, total=False):
 
 
 class Decided(TypedDict):
-    """The deciding event on this node; nothing later changes this. reason: "" if the end of a process has one. pid: of the child with the
-    deciding end. culprit: the process to blame, if no process of this node decided. killed: ranklaunch itself was killed. hung: the job
-    hung. from_elsewhere: another node decided. because: rules that named suspects of a hang."""
+    """Deciding event on this node; later events do not change the decision. reason: "" if the end of a process is the reason. pid: of the
+    child with the deciding end. culprit: the process to blame, if no process of this node decided. killed: ranklaunch itself was killed.
+    hung: the job hung. from_elsewhere: another node decided. because: rules that named suspects of a hang."""
 
     outcome: str
     exit_code: int
@@ -63,5 +63,5 @@ class Ends(TypedDict):
     others: list[OtherProcess]
 
 
-WITHOUT_DEFAULTS = (Record, Raised, Process)  # of these, fields that have their default are not written
+WITHOUT_DEFAULTS = (Record, Raised, Process)  # classes whose fields are left out of the file if they have their default
 DOCUMENTS: Mapping[str, Any] = {"ends": Ends}

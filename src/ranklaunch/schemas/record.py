@@ -1,4 +1,4 @@
-"""Files of records/: what ranks and launchers write down of themselves (ranklaunch.rankside)."""
+"""Files of records/: records of ranks and launchers about themselves (ranklaunch.rankside)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, Literal, TypedDict, Union
 
 
 class ProcessSeen(TypedDict):
-    """A process. start: clock ticks since boot, so that pid and start are one process for good."""
+    """Identity of a process. start: start in clock ticks since boot; pid and start together name one process for ever."""
 
     pid: int
     start: int
 
 
 class ParentSeen(ProcessSeen):
-    """argv: its command line without secrets, at most 32 words; empty where it could not be read."""
+    """Parent process. argv: command line without secrets, at most 32 words; empty if unreadable."""
 
     argv: list[str]
 
 
 class FrameSeen(TypedDict):
-    """A place in a traceback."""
+    """Place in a traceback."""
 
     file: str
     line: int
@@ -28,9 +28,9 @@ class FrameSeen(TypedDict):
 
 
 class RaisedSeen(TypedDict):
-    """One exception. type: with its module, but for builtins and the program itself. message: at most 4096 characters. link: empty for the
-    uncaught exception; cause, context, or group (a member of an exception group) for the exceptions behind. frames: of the user's code,
-    at most 12, the innermost last. library: the last frame, if of a library; else null."""
+    """One exception. type: with its module, except for builtins and the program's own module. message: at most 4096 characters. link: empty
+    for the uncaught exception; cause, context, or group (a member of an exception group) for the exceptions behind. frames: of the user's
+    code, at most 12, the innermost last. library: the last frame, if of a library; else null."""
 
     type: str
     message: str
@@ -79,9 +79,9 @@ class LauncherRecord(_OfAnyRecord):
 
 
 class ExceptionRecord(_OfAnyRecord):
-    """An uncaught exception, written before hooks and exit handlers run. An end is explained by the record only together with the exit
-    code. from: process is a child of multiprocessing. thread: name of the raising thread. number: from 1, in each process; the first 8
-    and the last 8 are kept. signal: number of the signal in whose handler the exception was raised; null for none. chain: the uncaught
+    """Uncaught exception, written before hooks and exit handlers run. The record explains an end only together with the exit code. from_:
+    main, thread, or process for a child of multiprocessing. thread: name of the raising thread. number: from 1, in each process; the first
+    8 and the last 8 are kept. signal: number of the signal in whose handler the exception was raised; null for none. chain: the uncaught
     exception, then the exceptions behind, at most 8. top: the topmost process of the rank, as in its rank record; null for a process of
     no rank."""
 
@@ -95,8 +95,8 @@ class ExceptionRecord(_OfAnyRecord):
 
 
 class ExitRecord(_OfAnyRecord):
-    """An exit by sys.exit with another code than 0, or the end of a launcher. code: exit code. text: argument of sys.exit, if that was a
-    text. handling: the exception that was being handled; null for none."""
+    """Exit by sys.exit with another code than 0, or end of a launcher. code: exit code. text: argument of sys.exit, if that was a text.
+    handling: the exception that was being handled; null for none."""
 
     record: Literal["exit"]
     from_: Literal["main", "process"]

@@ -1,4 +1,4 @@
-"""verdict.json, and round.json of a round that another follows."""
+"""File verdict.json, and round.json of a round that was followed by a restart; hang.json and slow.json of alarms."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ranklaunch.verdict.model import Because, Culprit, Victim
 
 
 class HangSuspect(TypedDict):
-    """Rank the other ranks may wait for. why: difference from the other ranks. file: path of its stacks, null for none. rule:
-    name of the naming rule (docs/hangs.md)."""
+    """Rank for which the other ranks may be waiting. why: difference from the other ranks. file: path of the rank's stacks, null for none.
+    rule: name of the deciding rule (docs/hangs.md)."""
 
     rank: int
     node: int
@@ -29,9 +29,9 @@ class RestartSuspect(TypedDict):
 
 
 class Hang(TypedDict):
-    """A suspected hang, not taken back. since: time of the last move, UTC, ISO 8601. signals: signals without a move, or the broken rule
-    of the user's. suspects: never culprits without a failure. groups: ranks with equal stacks, a text for each group, the suspects'
-    group first."""
+    """Suspected hang that has not ended. since: time of the last movement, UTC, ISO 8601. signals: signs of life without movement, or the
+    broken rule of the user. suspects: no culprits as long as none of them fails. groups: ranks with equal stacks, a text for each group,
+    the suspects' group first."""
 
     since: str
     signals: list[str]
@@ -53,10 +53,10 @@ class Stop(TypedDict):
 
 
 class Restart(TypedDict, total=False):
-    """Round followed by a restart of all ranks in place. round: its number, from 0. reason: why the round ended. culprit: the
-    process's name, null for none. node: the culprit's. lost_s: seconds since the round's newest checkpoint, if known, else
-    since its start. progress: True if there was any. decision: why the ranks start again. suspects: of a hang, if the round
-    ended by one."""
+    """Round followed by a restart of all ranks in place. round: number, from 0. reason: reason for the end of the round. culprit: name of
+    the process, null for none. node: node of the culprit. lost_s: seconds since the round's newest checkpoint, if known, else since the
+    start of the round. progress: true if the round made progress. decision: reason for the restart. suspects: suspects of a hang, if the
+    round ended by one."""
 
     round: int
     reason: str
@@ -83,11 +83,12 @@ class _OfAnyVerdict(TypedDict):
 
 
 class Verdict(_OfAnyVerdict, total=False):
-    """The end of an attempt. exit_code: of the job, the same on every node. reason: one sentence. culprit: the process with the deciding
+    """End of an attempt. exit_code: of the job, the same on every node. reason: one sentence. culprit: the process with the deciding
     failure; null if no process of the job decided. victims: processes of this node, ended because of the culprit. started, ended: of this
     node, UTC, ISO 8601. failures: other processes that ended by themselves and did not decide. notes: further facts. because: the
-    deciding rules, in their order. evidence: its folder, if any was taken here. restarts: the failure at the end of each round before the
-    last. suspect_host: a host to leave out of the next start, if any, by signs of the machine, not by a program's own failure."""
+    deciding rules, in their order. evidence: folder of the evidence, if any was taken on this node. restarts: the failure at the end of
+    each round before the last. suspect_host: host to leave out of the next start, if any, by signs of the machine and not of the
+    program."""
 
     hang: Hang
     evidence: str

@@ -1,5 +1,5 @@
-"""Settings from the user's DeepSpeed configuration with its section "autotuning", whose keys are
-DeepSpeed's own (deepspeed/autotuning/constants.py), and from options, which have priority."""
+"""Settings of a search, from the section "autotuning" of the user's DeepSpeed configuration, with DeepSpeed's
+own keys (deepspeed/autotuning/constants.py), and from options, which have priority."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OPTIONS = {
     "--tuner": "tuner_type", "--metric": "metric", "--max-trials": "tuner_num_trials", "--early-stop": "tuner_early_stopping",
     "--start-profile-step": "start_profile_step", "--end-profile-step": "end_profile_step", "--arg-mappings": "arg_mappings",
 }  # fmt: skip
-MOST = 1 << 40  # of a whole number
+MOST = 1 << 40  # largest accepted whole number
 
 
 class Options:
-    """The section with the options merged in. Problems name the key or option as the user wrote it."""
+    """Section with the options merged in. Problems name the key or option as the user wrote it."""
 
     def __init__(self, section: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         self.problems: list[str] = []
@@ -86,7 +86,7 @@ class Options:
         return {key.strip(): option.strip() for key, option in value.items() if key not in wrong}
 
     def info(self) -> dict[str, float]:
-        """Return facts of the model; {} without a count of parameters, which alone saves the profile run."""
+        """Return facts of the model. Without a count of parameters, return {}: only this count saves the profile run."""
         value = self._values.get("model_info", {})
         if not isinstance(value, Mapping):
             self.refuse("model_info", 'an object such as {"num_params": 1000000000}')
@@ -108,14 +108,14 @@ class Options:
             if key in self._values and not (isinstance(self._values[key], str) and self._values[key]):
                 self.refuse(key, "a path")
 
-    def check_order(self, below: str, above: str) -> None:
-        low, high = self._values.get(below), self._values.get(above)
+    def check_order(self, low_key: str, high_key: str) -> None:
+        low, high = self._values.get(low_key), self._values.get(high_key)
         if type(low) is int and type(high) is int and low > high:
-            self.problems.append(f"{self._names[below]} {low} is more than {self._names[above]} {high}")
+            self.problems.append(f"{self._names[low_key]} {low} is more than {self._names[high_key]} {high}")
 
 
 def _read(value: Any) -> Any:
-    """Parse an option's text as JSON, if it is JSON."""
+    """Return an option's text parsed as JSON, or the text itself if it is no JSON."""
     if not isinstance(value, str):
         return value
     try:
@@ -150,7 +150,7 @@ def settled(
     config: Mapping[str, Any], program: Sequence[str], nodes: int, slots: int, options: Mapping[str, Any] = NOTHING, **more: Any
 ) -> Settings:
     """Return the settings of a search. config: the user's, with its section "autotuning". program:
-    arguments of the program. options: {"--tuner": "random"}, of OPTIONS. more: other fields of
+    arguments of the program. options: values of OPTIONS, {"--tuner": "random"}. more: other fields of
     Settings. Raises ConfigError with all problems."""
     if _depth(config) > DEEPEST:
         msg = f"the configuration is nested in more than {DEEPEST} levels"
@@ -163,10 +163,10 @@ def settled(
     values.check_keys()
     for name in ("train_micro_batch_size_per_gpu", "train_batch_size"):
         values.check_order(f"min_{name}", f"max_{name}")
-    own = {key: value for key, value in config.items() if key != SECTION}
+    without_section = {key: value for key, value in config.items() if key != SECTION}
     start, end = values.whole("start_profile_step", 3), values.whole("end_profile_step", 0)
     settings = Settings(
-        config=own,
+        config=without_section,
         section={**section, **{key: values.whole(key, 0) for key in WHOLE if key in section}},
         words=tuple(program),
         nodes=nodes,
@@ -178,7 +178,7 @@ def settled(
         fast=values.switch("fast", True),
         start_step=start,
         end_step=end or start + 10,
-        mp_size=_shared(own, values.whole("mp_size", 0), values.problems),
+        mp_size=_shared(without_section, values.whole("mp_size", 0), values.problems),
         arg_mappings=words.mappings(program, values.mappings()),
         info=values.info(),
         **more,
@@ -188,7 +188,7 @@ def settled(
 
 
 def _shared(config: Mapping[str, Any], ranks: int, problems: list[str]) -> int:
-    """Return the number of ranks that share a model or a sequence. given: by the section, 0 if not there."""
+    """Return the number of ranks that share a model or a sequence. ranks: this number by the section, 0 if not set there."""
     if ranks:
         return ranks
     tensor = config.get("tensor_parallel")
@@ -196,33 +196,33 @@ def _shared(config: Mapping[str, Any], ranks: int, problems: list[str]) -> int:
         "tensor_parallel.autotp_size": tensor.get("autotp_size", 1) if isinstance(tensor, Mapping) else 1,
         "sequence_parallel_size": config.get("sequence_parallel_size", 1),
     }
-    together = 1
+    product = 1
     for key, size in sizes.items():
         if is_whole(size, 0):
-            together *= max(1, size)
+            product *= max(1, size)
         else:
-            problems.append(f"{key} {shown(size)}: expected a whole number; {SECTION}.mp_size tells how many ranks share a model")
-    return together
+            problems.append(f"{key} {shown(size)}: expected a whole number; or set {SECTION}.mp_size, the ranks that share a model")
+    return product
 
 
 def _check(settings: Settings, values: Options) -> None:
     if settings.end_step <= settings.start_step:
         values.problems.append(
-            f"end_profile_step {settings.end_step}: expected more than start_profile_step {settings.start_step}, up to which all warms up"
+            f"end_profile_step {settings.end_step}: expected more than start_profile_step {settings.start_step}, the last warm-up step"
         )
     if settings.ranks % settings.mp_size:
         values.problems.append(f"mp_size {settings.mp_size}: expected a divisor of the {settings.ranks} ranks of an experiment")
     elasticity = settings.config.get("elasticity")
     if isinstance(elasticity, Mapping) and elasticity.get("enabled"):
-        values.problems.append('elasticity.enabled true: DeepSpeed makes the batch sizes by itself then; leave out "elasticity"')
+        values.problems.append('elasticity.enabled true: DeepSpeed chooses the batch sizes itself then; leave out "elasticity"')
     if values.problems:
         raise ConfigError(dict.fromkeys(values.problems))
 
 
 def _depth(config: Any) -> int:
-    """Return the depth of nesting, counted level by level: recursion would have a limit."""
+    """Return the depth of nesting, counted level by level: recursion would fail for deep nesting."""
     level, depth = [config], 0
     while level and depth <= DEEPEST:
-        below = [each.values() if isinstance(each, Mapping) else each for each in level if isinstance(each, (Mapping, list))]
-        level, depth = [item for members in below for item in members], depth + 1
+        nested = [each.values() if isinstance(each, Mapping) else each for each in level if isinstance(each, (Mapping, list))]
+        level, depth = [item for members in nested for item in members], depth + 1
     return depth

@@ -6,9 +6,9 @@ parameters           2            4      of all ranks from stage 3 on
 gradients            2            4      of all ranks from stage 2 on
 optimizer           16            8      of all ranks from stage 1 on
 
-"of all ranks": divided by their number. Everything is divided by the ranks that share a model. States
-on the host are not counted. The formulas have no buffers for communication, no losses of the
-allocator, and no context of the device: the profile run shows their sum as a fixed overhead.
+"of all ranks": divided by the number of ranks. Everything is divided by the ranks that share a model. States
+on the host are not counted. The formulas lack buffers for communication, losses of the allocator and the
+context of the device: the profile run shows the sum of these as a fixed overhead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class Need:
-    """Needed bytes of one device. activation: of one sample of the micro-batch."""
+    """Needed bytes of one device. activation: bytes of one sample of the micro-batch."""
 
     parameters: float = 0.0
     gradients: float = 0.0
@@ -43,12 +43,12 @@ class Need:
 
     @property
     def least(self) -> float:
-        """Bytes without any sample."""
+        """Return the needed bytes without any sample."""
         return self.states + self.overhead
 
 
 def states(num_params: float, stage: int, ranks: int, mp_size: int = 1, half: bool = False) -> Need:
-    """Return the need of states. num_params: of the whole model. ranks: of the job, including ranks that share a model."""
+    """Return the bytes of the states on one device. num_params: of the whole model. ranks: all of the job, those that share a model too."""
     parameters = num_params * (2 if half else 4)
     gradients = num_params * (2 if half else 4)
     optimizer = num_params * (16 if half else 8)
@@ -62,13 +62,13 @@ def states(num_params: float, stage: int, ranks: int, mp_size: int = 1, half: bo
 
 
 def is_half(config: Mapping[str, Any]) -> bool:
-    """True for fp16 and bf16, which need equal memory; DeepSpeed's autotuner looks at fp16 alone."""
+    """Return True for fp16 and bf16, which need equal memory; DeepSpeed's autotuner reads only fp16."""
     sections = (config.get("fp16"), config.get("bf16"), config.get("bfloat16"))
     return any(isinstance(section, Mapping) and section.get("enabled") is True for section in sections)
 
 
 def needed(settings: Settings, info: Mapping[str, float], candidate: Candidate) -> Need | None:
-    """Return None without a known number of parameters."""
+    """Return the needed memory of a candidate, None without a known number of parameters."""
     count = info.get("num_params", 0)
     if not count:
         return None
@@ -88,7 +88,7 @@ def _is_away(device: str) -> bool:
 
 
 def overhead(settings: Settings, info: Mapping[str, float]) -> float:
-    """Return the bytes of the profile run beside the states of its stage and its one sample, 0 if
+    """Return the bytes of the profile run beyond the states of its stage and its one sample, 0 if
     unknown. info: "overhead" itself; or "peak", the most used bytes of a device, and the "stage" of
     the run; or, on CPUs, "begun", the bytes of a rank's process with the model, before training."""
     if "overhead" in info:
@@ -98,12 +98,12 @@ def overhead(settings: Settings, info: Mapping[str, float]) -> float:
         return max(0.0, info["begun"] - SINGLE * count / settings.mp_size)
     if not info.get("peak") or not count:
         return 0.0
-    own = states(count, int(info.get("stage", PARAMETERS_STAGE)), settings.ranks, settings.mp_size, is_half(settings.config))
-    return max(0.0, info["peak"] - own.states - info.get("activation_mem_per_gpu", 0))
+    profiled = states(count, int(info.get("stage", PARAMETERS_STAGE)), settings.ranks, settings.mp_size, is_half(settings.config))
+    return max(0.0, info["peak"] - profiled.states - info.get("activation_mem_per_gpu", 0))
 
 
 def refusal(settings: Settings, info: Mapping[str, float], candidate: Candidate) -> str:
-    """Return the reason if a candidate cannot fit, else ""."""
+    """Return the reason for which a candidate cannot fit, "" if it may fit."""
     need = needed(settings, info, candidate)
     if need is None or not settings.memory:
         return ""
@@ -113,28 +113,28 @@ def refusal(settings: Settings, info: Mapping[str, float], candidate: Candidate)
         return f"stage {candidate.stage}{kept} needs {shown(need.states)} for its states{beside}, a device has {shown(settings.memory)}"
     most = largest_micro(settings, need)
     if most is not None and candidate.micro > most * SLACK:
-        left = f"{shown(settings.memory - need.least)} for samples of {shown(need.activation)}"
-        return f"stage {candidate.stage} leaves {left}: a micro-batch of {most} at most"
+        free = f"{shown(settings.memory - need.least)} for samples of {shown(need.activation)}"
+        return f"stage {candidate.stage} leaves {free}: a micro-batch of {most} at most"
     return ""
 
 
 def largest_micro(settings: Settings, need: Need) -> int | None:
-    """Return None if the need of a sample is not known."""
+    """Return the largest micro-batch that fits, None if the memory of a sample or of the device is unknown."""
     if not settings.memory or not need.activation:
         return None
     return int((settings.memory - need.least) // need.activation)
 
 
 def needs_no_less(settings: Settings, info: Mapping[str, float], one: Candidate, failed: Candidate) -> bool:
-    """True if candidate `one` cannot fit because `failed` did not: its micro-batch is no smaller, and
-    it divides or offloads no state that the other has whole. A lower stage has no buckets, so a small
-    model may fit there alone."""
+    """Return True if candidate `one` cannot fit because `failed` did not: the micro-batch of `one` is no smaller, and
+    `one` divides or offloads no state that `failed` holds whole. A lower stage needs no buckets, so a small model may
+    fit only there."""
     if one.micro < failed.micro or not _has_no_more_offload(one.offload, failed.offload):
         return False
     if one.stage == failed.stage:
         return True
-    mine, other = needed(settings, info, one), needed(settings, info, failed)
-    return one.stage < failed.stage and mine is not None and other is not None and mine.states >= other.states + buckets(failed.config)
+    need, limit = needed(settings, info, one), needed(settings, info, failed)
+    return one.stage < failed.stage and need is not None and limit is not None and need.states >= limit.states + buckets(failed.config)
 
 
 def _has_no_more_offload(one: str, failed: str) -> bool:

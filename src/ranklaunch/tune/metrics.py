@@ -1,13 +1,13 @@
-"""Speed of an experiment, from the file that DeepSpeed writes for autotuning, or else from lines about steps in the program's output.
-Warm-up steps are left out; the median of the rest counts.
+"""Speed of an experiment, from the file that DeepSpeed writes for autotuning, else from lines about steps in the program's output.
+Warm-up steps are left out; the median of the other steps counts.
 
-`ranklaunch.hangs.steps` reads the lines. SHAPES lists the counted kinds, the surest first. Notes on some of them:
+`ranklaunch.hangs.steps` reads the lines. SHAPES lists the kinds of lines, the most reliable first. Notes on some of them:
 - DeepSpeed's timers are read here. With its autotuning on, each step prints
   "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
   (SynchronizedWallClockTimer.log of deepspeed/utils/timer.py); older versions print "forward" and "backward".
 - Hugging Face's Trainer prints one figure for the whole run, warm-up steps included.
-- Tokens per second are the throughput without change. There is no latency: the number of tokens in a sample is unknown.
-- A step of a progress bar is taken to be one of the optimizer.
+- Tokens a second are used as the throughput. There is no latency then: the number of tokens in a sample is unknown.
+- A step of a progress bar counts as a step of the optimizer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ALLOCATED = re.compile(r"(?:^|\] )MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA "
 
 @dataclass(frozen=True)
 class Measured:
-    """metrics: as in Result. source: of the figures, "" if there are none. steps: number of measured steps."""
+    """Measured speed. metrics: as in Result. source: source of the metrics, in words, "" without any. steps: number of measured steps."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
@@ -47,7 +47,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Speed:
-    """Speed in one line. step: 0 if not in the line. seconds: of one step of the optimizer. samples, tokens: a second, of all ranks."""
+    """Speed in one line of output. step: 0 if not in the line. seconds: duration of one step of the optimizer. samples, tokens: a second,
+    of all ranks. A value of 0 is unknown."""
 
     step: int = 0
     seconds: float = 0.0
@@ -56,15 +57,15 @@ class Speed:
 
 
 def placed(experiment: Experiment, folder: str) -> dict[str, Any]:
-    """Return the configuration with paths for DeepSpeed's measurements, to be passed to the program (`ranklaunch.tune.words.changed`)."""
+    """Return the configuration of an experiment, with the paths of the files for DeepSpeed's measurements."""
     section = dict(experiment.config[SECTION])
     key, name = ("model_info_path", INFO_FILE) if experiment.kind == PROFILE else ("metric_path", METRICS_FILE)
     return {**experiment.config, SECTION: {**section, key: join(folder, name)}}
 
 
 def info(text: str, output: str = "") -> dict[str, float]:
-    """Return facts of the model from a profile run, in parameters and bytes. text: of INFO_FILE. output: of rank 0, with the memory before
-    the optimizer's states were made (see_memory_usage of deepspeed/runtime/utils.py)."""
+    """Return facts of the model from a profile run, in parameters and bytes. text: content of INFO_FILE. output: output of rank 0, which
+    shows the memory before the optimizer's states are made (see_memory_usage of deepspeed/runtime/utils.py)."""
     profile = as_object(text)
     numbers = {key: _positive(profile.get(key)) for key in INFO_KEYS}
     begun = max((float(size) * GIB for size in _ALLOCATED.findall(output[-MOST_OUTPUT:])), default=0.0)
@@ -72,11 +73,11 @@ def info(text: str, output: str = "") -> dict[str, float]:
 
 
 def measured(experiment: Experiment, file: str, output: str) -> Measured:
-    """Return the speed of a trial. file: text of METRICS_FILE, "" if there is none. output: of rank 0, or of all ranks."""
+    """Return the speed of a trial. file: content of METRICS_FILE, "" if missing. output: output of rank 0, or of all ranks."""
     lines = [steps.plain(line[:MOST_LINE]) for line in re.split(r"[\r\n]+", output[-MOST_OUTPUT:])]
-    own = _from_file(file)
-    if own:
-        return _with_steps(experiment, own, lines)
+    from_file = _from_file(file)
+    if from_file:
+        return _with_steps(experiment, from_file, lines)
     for source, read in SHAPES.items():
         speeds = [speed for line in lines for speed in [read(line)] if speed]
         kept = _warm(speeds, experiment.config[SECTION].get("start_profile_step", 0))
@@ -86,7 +87,7 @@ def measured(experiment: Experiment, file: str, output: str) -> Measured:
 
 
 def _from_file(text: str) -> dict[str, float]:
-    """Return DeepSpeed's own figures: forward, backward and step, without the time between steps."""
+    """Return the metrics of DeepSpeed's file. They count forward, backward and step, without the time between steps."""
     figures = as_object(text)
     latency, throughput = _positive(figures.get("latency")), _positive(figures.get("throughput"))
     flops = _positive(figures.get("FLOPS_per_gpu"))
@@ -95,15 +96,15 @@ def _from_file(text: str) -> dict[str, float]:
     return {THROUGHPUT: throughput, LATENCY: latency / PER_SECOND, **({FLOPS: flops} if flops else {})}
 
 
-def _with_steps(experiment: Experiment, own: Mapping[str, float], lines: Sequence[str]) -> Measured:
-    """Return the median of DeepSpeed's file and of the timers of other steps: the file has the last step alone."""
+def _with_steps(experiment: Experiment, from_file: Mapping[str, float], lines: Sequence[str]) -> Measured:
+    """Return the median of the step in DeepSpeed's file and of the steps in lines of timers: the file has only the last step."""
     speeds = [speed for line in lines for speed in [_timers(line)] if speed]
     kept = speeds[experiment.config[SECTION].get("start_profile_step", 0) + 1 :]  # the first is slow: operations are counted in it
     if not kept:
-        return Measured(own, "DeepSpeed's metric file", 1)
-    seconds = _median([own[LATENCY], *(speed.seconds for speed in kept)])
-    factor = own[LATENCY] / seconds
-    rates = {key: value * factor for key, value in own.items() if key != LATENCY}
+        return Measured(from_file, "DeepSpeed's metric file", 1)
+    seconds = _median([from_file[LATENCY], *(speed.seconds for speed in kept)])
+    factor = from_file[LATENCY] / seconds
+    rates = {key: value * factor for key, value in from_file.items() if key != LATENCY}
     return Measured({**rates, LATENCY: seconds}, "DeepSpeed's metric file and timers", len(kept) + 1)
 
 
@@ -118,7 +119,8 @@ def _metrics(experiment: Experiment, speeds: Sequence[Speed]) -> dict[str, float
 
 
 def _warm(speeds: Sequence[Speed], start: int) -> list[Speed]:
-    """Drop the steps up to `start`; for lines without step numbers, the first `start` lines, but never the last line."""
+    """Return the speeds after warm-up: those of steps after `start`. Without step numbers, skip the first `start` lines, but never the
+    last line."""
     if any(speed.step for speed in speeds):
         return [speed for speed in speeds if speed.step > start]
     return list(speeds[start:] or speeds[-1:])

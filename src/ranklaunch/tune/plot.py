@@ -13,12 +13,12 @@ from ranklaunch.tune.model import FLOPS, LATENCY, OK, STATUSES, Row, is_figure
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.table import unit
 
-LEFT, TOP, WIDTH, HEIGHT = 90, 84, 640, 360  # pixels: the field of the lines
-FOOT = 40  # below the field, for failed candidates
+LEFT, TOP, WIDTH, HEIGHT = 90, 84, 640, 360  # pixels: the area of the lines
+FOOT = 40  # pixels below this area, for failed candidates
 KEY, LINE, MARGIN = 230, 20, 16
 MOST_KEYS = 18
-DASHES = ("", "7 4", "2 4", "9 3 2 3")  # of kinds of offload, in turn
-HUES = (210, 30, 140, 320)  # of the stages
+DASHES = ("", "7 4", "2 4", "9 3 2 3")  # one for each kind of offload, in turn
+HUES = (210, 30, 140, 320)  # one for each stage
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1a1a1a }
 .title { font-weight: 600; font-size: 16px }
@@ -46,7 +46,7 @@ def drawn(search: Search) -> str:
     ET.SubElement(root, "style").text = STYLE
     ET.SubElement(root, "rect", {"class": "ground", "width": str(width), "height": str(height)})
     _text(root, MARGIN, 30, title, "title")
-    _text(root, MARGIN, 50, "a cross is a configuration that did not end well; a ring is the best", "small")
+    _text(root, MARGIN, 50, "cross: a configuration that failed; ring: the best", "small")
     if tried:
         _field(root, Scale(tried, metric, unit(metric, best)), tried, best.name if best else "")
     return f"{ET.tostring(root, encoding='unicode')}\n"
@@ -78,9 +78,9 @@ def _field(root: ET.Element, scale: Scale, rows: Sequence[Row], best: str) -> No
     offloads = sorted({row.offload for row in rows})
     for number, (stage, offload) in enumerate(sorted({(row.stage, row.offload) for row in rows})):
         look = {"stroke": colour(stage), "stroke-dasharray": DASHES[offloads.index(offload) % len(DASHES)]}
-        own = [row for row in rows if (row.stage, row.offload) == (stage, offload)]
-        _line(root, scale, own, look)
-        for row in own:
+        group = [row for row in rows if (row.stage, row.offload) == (stage, offload)]
+        _line(root, scale, group, look)
+        for row in group:
             _point(root, scale, row, row.name == best)
         if number < MOST_KEYS:
             _key(root, TOP + number * LINE, f"stage {stage}{f', {offload} offload' if offload else ''}", look)
@@ -104,7 +104,7 @@ def _axes(root: ET.Element, scale: Scale, micros: Sequence[int]) -> None:
 
 
 def _ticks(top: float) -> Iterator[float]:
-    """Return at most eight round numbers from 0 on."""
+    """Yield at most eight round numbers from 0 on."""
     rough = top / 6
     unit = 10 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
@@ -112,7 +112,7 @@ def _ticks(top: float) -> Iterator[float]:
 
 
 def _line(root: ET.Element, scale: Scale, rows: Sequence[Row], look: Mapping[str, str]) -> None:
-    """Draw a line through the best of each micro-batch."""
+    """Draw a line through the best value of each micro-batch."""
     best: dict[int, float] = {}
     for row in rows:
         if row.status == OK:

@@ -1,5 +1,5 @@
-"""Files of a search as text, and how a later start reads them. exps/NAME/result.json decides: it is
-written when the experiment has ended, and an experiment without one is made again. results.json has
+"""Files of a search as text, and their reading by a later start. exps/NAME/result.json decides: the file
+is written at the end of the experiment, and an experiment without the file is run again. results.json has
 all experiments, for people and other programs. Writers rename each file into place."""
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ SCHEMA = 1
 EXPERIMENTS, RESULT, RESULTS, SUMMARY, PLOT, OPTIMAL = (
     "exps", "result.json", "results.json", "summary.txt", "results.svg", "ds_config_optimal.json",
 )  # fmt: skip
-CONFIRMED = 0.1  # largest difference between the two runs of the best, as a part of the first
+CONFIRMED = 0.1  # largest difference between the two runs of the best, as a share of the first
 MOST_BYTES = 64 << 20
 
 
 def identity(settings: Settings) -> str:
-    """Return a digest that is equal if measurements are comparable. Tuner, metric, seed, limits and candidates may differ."""
+    """Return a digest of all conditions of a measurement: equal digests mean comparable measurements. Tuner, metric, seed, limits and
+    candidates may differ."""
     facts = {
         "config": settings.config,
         "words": settings.words,
@@ -71,13 +72,13 @@ def document_text(search: Search, seconds: float = 0.0) -> str:
 
 
 def confirmed(search: Search) -> bool | None:
-    """True if the second run of the best came within a tenth of the first; None without a second run."""
-    apart = difference(search)
-    return None if apart is None else abs(apart) <= CONFIRMED
+    """Return True if the second run of the best came within a tenth of the first, None without a second run."""
+    share = difference(search)
+    return None if share is None else abs(share) <= CONFIRMED
 
 
 def difference(search: Search) -> float | None:
-    """Return the difference of the second run from the first, as a part of the first."""
+    """Return the difference of the second run of the best from the first, as a share of the first; None without a second run."""
     best, again = search.best, search.confirmation
     if best is None or again is None or again.status != OK or again.name != f"{CONFIRM}_{best.name}":
         return None
@@ -102,16 +103,16 @@ def _finite(value: Any) -> Any:
 
 
 def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tuple[Result, ...]:
-    """Return results of earlier starts for Search, without those of another configuration, program or
-    size, and without files that are not whole. exps: folder of the experiments, if not in `folder`."""
-    own = identity(settings)
+    """Return the results of earlier starts. Results of another configuration, program or size, and incomplete
+    files, are left out. exps: folder of the experiments, if not in `folder`."""
+    expected = identity(settings)
     known: dict[str, Result] = {}
-    for one in _listed(files, folder, own):
+    for one in _listed(files, folder, expected):
         known[one.name] = one
     place = exps or join(folder, EXPERIMENTS)
     for name in sorted(files.names(place)) if files.is_dir(place) else ():
         path = join(place, name)
-        read = _result(as_object(text_of(files, join(path, RESULT), MOST_BYTES)), own)
+        read = _result(as_object(text_of(files, join(path, RESULT), MOST_BYTES)), expected)
         if read and read.name == name:
             known[name] = read
         elif files.is_dir(path):
@@ -119,18 +120,19 @@ def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tupl
     return tuple(known.values())
 
 
-def _listed(files: Files, folder: str, own: str) -> Sequence[Result]:
+def _listed(files: Files, folder: str, expected: str) -> Sequence[Result]:
+    """Return the results in RESULTS. expected: the required identity."""
     content = as_object(text_of(files, join(folder, RESULTS), MOST_BYTES))
     members = content.get("experiments")
-    if content.get("of") != own or not isinstance(members, list):
+    if content.get("of") != expected or not isinstance(members, list):
         return ()
-    read = [_result({"schema": content.get("schema"), "of": own, **each}, own) for each in members if isinstance(each, dict)]
+    read = [_result({"schema": content.get("schema"), "of": expected, **each}, expected) for each in members if isinstance(each, dict)]
     return [each for each in read if each]
 
 
-def _result(content: Mapping[str, Any], own: str) -> Result | None:
-    """Return None for a result of another search, one that is not whole, or one that was stopped."""
-    if content.get("of") != own or content.get("schema") != SCHEMA or not isinstance(content.get("name"), str):
+def _result(content: Mapping[str, Any], expected: str) -> Result | None:
+    """Return a result from its JSON; None for a result of another search, an incomplete or a stopped one."""
+    if content.get("of") != expected or content.get("schema") != SCHEMA or not isinstance(content.get("name"), str):
         return None
     if content.get("kind") not in KINDS or content.get("status") not in STATUSES or content["status"] == STOPPED:
         return None
@@ -173,6 +175,6 @@ def optimal_text(search: Search) -> str:
 
 
 def optimal_words(search: Search, path: str) -> tuple[str, ...]:
-    """Return the program's arguments with the best configuration. path: of its file."""
+    """Return the program's arguments for the best configuration. path: file with this configuration."""
     best = search.best
     return words.changed(search.settings.words, path, search.experiment(best.name).args) if best else search.settings.words

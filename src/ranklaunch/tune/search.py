@@ -1,5 +1,5 @@
 """A search: a profile run, pruning of candidates that cannot fit, trials in the tuner's order, and a
-second run of the best. The search starts nothing: `next` returns experiments, `tell` takes results."""
+second run of the best. The search starts no process: `next` returns experiments, `tell` takes results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ranklaunch.tune.model import (
     CONFIRM,
     FAILED,
     HUNG,
-    LEFT,
+    NOT_TRIED,
     OK,
     OUT_OF_MEMORY,
     PROFILE,
@@ -31,34 +31,34 @@ from ranklaunch.tune.model import (
 from ranklaunch.tune.surrogate import features
 from ranklaunch.tune.tuners import Choice, View, choose, score
 
-FAILURES_OF_A_KIND = 2  # failed trials of one stage and offload, without a success, that prune the others
+FAILURES_OF_A_KIND = 2  # so many failed trials of one stage and offload, without a success, prune the rest of this kind
 # Sections whose values change the memory of a sample: a candidate may fit with one value and not with another.
 OF_SAMPLES = ("activation_checkpointing", "fp16", "bf16", "torch_autocast", "compile", "data_types", "zero_optimization.zenflow")
 
 
 class Search:
-    """known: results of earlier starts. Trial i is chosen by the results of the first i - width + 1
-    trials, in the order of their choice: neither the order of their ends nor a restart changes the search."""
+    """State of a search. known: results of earlier starts. Trial i is chosen by the results of the first
+    i - width + 1 trials, in the order of their choice: neither the order of their ends nor a restart changes the search."""
 
     def __init__(self, settings: Settings, known: Sequence[Result] = ()) -> None:
         self.settings = settings
         self.space = space.candidates(settings)
-        self.reason = ""  # of the end of the search
+        self.reason = ""  # reason for the end of the search, "" before the end
         self._features = features(self.space)
         self._by_name = {candidate.name: candidate for candidate in self.space}
         self._known = {result.name: result for result in known if result.status != STOPPED}
         self._results: dict[str, Result] = {}
-        self._asked: set[str] = set()
+        self._started: set[str] = set()  # names of the experiments that next() returned
         self._picks: list[Candidate] = []
         self._profile = self._make_profile()
         self._confirmed = ""  # name of the trial that runs a second time
         self._refusals: dict[str, str] = {}  # reasons of candidates that cannot fit, by the formulas
-        self._too_large: dict[str, str] = {}  # reasons by trials that were out of memory
-        self._looked_at = 0  # trials that _learn has handled
+        self._too_large: dict[str, str] = {}  # reasons of candidates that cannot fit, by trials that were out of memory
+        self._handled = 0  # number of trials that _mark_too_large has handled
         self._take(PROFILE)
         self._advance()
 
-    # Asked by the coordinator
+    # For the coordinator
 
     @property
     def over(self) -> bool:
@@ -68,15 +68,16 @@ class Search:
         """Return experiments to start now. free: number of idle nodes."""
         result: list[Experiment] = []
         for experiment in self._open():
-            if experiment.name not in self._asked and experiment.nodes <= free:
+            if experiment.name not in self._started and experiment.nodes <= free:
                 free -= experiment.nodes
-                self._asked.add(experiment.name)
+                self._started.add(experiment.name)
                 result.append(experiment)
         return tuple(result)
 
     def tell(self, result: Result) -> None:
+        """Take a result, and choose the next experiments. A stopped experiment may be started again."""
         if result.status == STOPPED:
-            self._asked.discard(result.name)
+            self._started.discard(result.name)
             return
         self._results[result.name] = result
         if result.name == PROFILE:
@@ -85,7 +86,7 @@ class Search:
 
     @property
     def best(self) -> Result | None:
-        """Best of all trials, earlier starts included."""
+        """Return the best result of all trials, earlier starts included."""
         scores = [(score(result, self.settings.metric), result) for result in self._trials()]
         scored = [(value, result) for value, result in scores if value is not None]
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
@@ -96,21 +97,22 @@ class Search:
 
     @property
     def planned(self) -> int:
-        """Number of further experiments, at most."""
-        to_choose = 0 if self.reason else min(self.settings.max_trials - len(self._picks), len(self._left(self._with_results(0))))
+        """Return the largest possible number of further experiments."""
+        most = self.settings.max_trials - len(self._picks)
+        to_choose = 0 if self.reason else min(most, len(self._remaining(self._with_results(0))))
         to_confirm = self.settings.confirm and not self._confirmed and not self.reason
         return to_choose + len(self._open()) + to_confirm
 
     @property
     def info(self) -> Mapping[str, float]:
-        """Known facts of the model."""
+        """Return the known facts of the model."""
         profile = self._results.get(PROFILE)
         measured = profile.info if profile else {}
         return {**measured, "stage": max(candidate.stage for candidate in self.space), **self.settings.info}
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """Results of this start and of earlier ones."""
+        """Return the results of this start and of earlier ones."""
         return tuple({**self._known, **self._results}.values())
 
     @property
@@ -142,7 +144,7 @@ class Search:
         return PROFILE not in self._results and not self.settings.info
 
     def _take(self, name: str) -> None:
-        """Use the result of an earlier start, if there is one."""
+        """Use the result of an earlier start of an experiment, if any."""
         if name in self._known:
             self._results[name] = self._known[name]
 
@@ -158,10 +160,10 @@ class Search:
             self._take(choice.candidate.name)
 
     def _choice(self) -> Choice | None:
-        """Return None while results are missing that the choice depends on."""
+        """Return the next choice, None while results are missing that the choice depends on."""
         many = len(self._picks)
         if many >= self.settings.max_trials:
-            return Choice(None, f"{many} trials have been made, as many as there may be") if self._with_results(many) is not None else None
+            return Choice(None, f"{many} trials are the limit (--max-trials)") if self._with_results(many) is not None else None
         trials = self._with_results(max(0, many - self.settings.width + 1))
         if trials is None:
             return None
@@ -172,7 +174,7 @@ class Search:
         return choice
 
     def _with_results(self, count: int | None = None) -> list[tuple[Candidate, Result]] | Any:
-        """Return the first trials with their results, None if one has none yet. count None: all trials that have a result."""
+        """Return the first `count` trials with their results, None if a result is missing. count None: all trials that have a result."""
         if count is None:
             return [(candidate, self._results[candidate.name]) for candidate in self._picks if candidate.name in self._results]
         picks = self._picks[:count]
@@ -181,7 +183,8 @@ class Search:
         return [(candidate, self._results[candidate.name]) for candidate in picks]
 
     def _view(self, trials: list[tuple[Candidate, Result]]) -> View:
-        return View(self.settings, self.space, self._left(trials), tuple(trials), tuple(self._picks[len(trials) :]), self._features)
+        pending = tuple(self._picks[len(trials) :])
+        return View(self.settings, self.space, self._remaining(trials), tuple(trials), pending, self._features)
 
     def _finish(self, reason: str) -> None:
         best = self.best
@@ -190,28 +193,29 @@ class Search:
             self._confirmed = best.name
             self._take(f"{CONFIRM}_{best.name}")
 
-    def _left(self, trials: Sequence[tuple[Candidate, Result]]) -> tuple[Candidate, ...]:
+    def _remaining(self, trials: Sequence[tuple[Candidate, Result]]) -> tuple[Candidate, ...]:
         """Return candidates that may be tried: the reserve only if nothing else remains and nothing fitted."""
         chosen, broken = {candidate.name for candidate in self._picks}, _broken_kinds(trials)
-        self._learn(trials)
-        left = [candidate for candidate in self.space if candidate.name not in chosen and not self._why_not(candidate, broken)]
-        usual = [candidate for candidate in left if not candidate.reserve]
+        self._mark_too_large(trials)
+        remaining = [candidate for candidate in self.space if candidate.name not in chosen and not self._why_not(candidate, broken)]
+        usual = [candidate for candidate in remaining if not candidate.reserve]
         if usual or len(trials) < len(self._picks) or any(result.status == OK and not candidate.reserve for candidate, result in trials):
             return tuple(usual)
-        return tuple(left)
+        return tuple(remaining)
 
     # Pruning
 
-    def _learn(self, trials: Sequence[tuple[Candidate, Result]]) -> None:
-        """Mark candidates that cannot fit after trials that were out of memory."""
-        for failed, _ in (pair for pair in trials[self._looked_at :] if pair[1].status == OUT_OF_MEMORY):
+    def _mark_too_large(self, trials: Sequence[tuple[Candidate, Result]]) -> None:
+        """Mark candidates that cannot fit, by trials that were out of memory."""
+        for failed, _ in (pair for pair in trials[self._handled :] if pair[1].status == OUT_OF_MEMORY):
             for candidate in self.space:
-                alike = candidate.name not in self._too_large and _samples_alike(candidate, failed)
-                if alike and memory.needs_no_less(self.settings, self.info, candidate, failed):
+                comparable = candidate.name not in self._too_large and _has_equal_samples(candidate, failed)
+                if comparable and memory.needs_no_less(self.settings, self.info, candidate, failed):
                     self._too_large[candidate.name] = f"{failed.name} was out of memory"
-        self._looked_at = max(self._looked_at, len(trials))
+        self._handled = max(self._handled, len(trials))
 
     def _why_not(self, candidate: Candidate, broken: Mapping[tuple[int, str], str]) -> str:
+        """Return the reason not to try a candidate, "" for none."""
         if candidate.name not in self._refusals:
             self._refusals[candidate.name] = memory.refusal(self.settings, self.info, candidate)
         name, kind = candidate.name, (candidate.stage, candidate.offload)
@@ -227,7 +231,7 @@ class Search:
         return Experiment(name, kind, config, self.settings.nodes, self.settings.slots, args)
 
     def _make_profile(self) -> Experiment:
-        """Return a run of one sample on each rank, at the highest stage: it needs the least memory."""
+        """Return a run of one sample on each rank at the highest stage, which needs the least memory."""
         last = max(self.space, key=lambda candidate: (candidate.stage, -candidate.reserve, -bool(candidate.offload)))
         config = {**last.config, TRAIN: self.settings.replicas, MICRO: 1, STEPS: 1, "memory_breakdown": True}
         args = words.mapped(config, self.settings.arg_mappings)
@@ -235,22 +239,22 @@ class Search:
         return Experiment(PROFILE, PROFILE, {**config, SECTION: section}, self.settings.nodes, self.settings.slots, args)
 
     def _row(self, candidate: Candidate, broken: Mapping[tuple[int, str], str]) -> Row:
-        own = (candidate.name, candidate.stage, candidate.micro, candidate.steps, candidate.offload, candidate.others)
+        point = (candidate.name, candidate.stage, candidate.micro, candidate.steps, candidate.offload, candidate.others)
         result = self._results.get(candidate.name) or self._known.get(candidate.name)
         if result:
             value = result.metrics.get(self.settings.metric) if result.status == OK else None
-            return Row(*own, result.status, value, result.reason, result.seconds)
-        if candidate.name in self._asked:
-            return Row(*own, RUNNING)
+            return Row(*point, result.status, value, result.reason, result.seconds)
+        if candidate.name in self._started:
+            return Row(*point, RUNNING)
         why_not = self._why_not(candidate, broken)
         if why_not:
-            return Row(*own, PRUNED, None, why_not)
-        only = "only where nothing else fits" if candidate.reserve else ""
-        return Row(*own, LEFT, None, only or self.reason) if self.reason else Row(*own, WAITING, None, only)
+            return Row(*point, PRUNED, None, why_not)
+        only = "only if nothing else fits" if candidate.reserve else ""
+        return Row(*point, NOT_TRIED, None, only or self.reason) if self.reason else Row(*point, WAITING, None, only)
 
 
-def _samples_alike(one: Candidate, other: Candidate) -> bool:
-    """True if a sample needs equal memory in both."""
+def _has_equal_samples(one: Candidate, other: Candidate) -> bool:
+    """Return True if a sample needs equal memory in both candidates."""
     return all(one.others.get(path) == other.others.get(path) for path in {**one.others, **other.others} if path.startswith(OF_SAMPLES))
 
 
@@ -267,4 +271,4 @@ def _broken_kinds(trials: Sequence[tuple[Candidate, Result]]) -> dict[tuple[int,
 
 def _broken(kind: tuple[int, str], count: int) -> str:
     stage, offload = kind
-    return f"{count} trials of stage {stage}{f' with {offload} offload' if offload else ''} failed and none ended well"
+    return f"{count} trials of stage {stage}{f' with {offload} offload' if offload else ''} failed and none succeeded"

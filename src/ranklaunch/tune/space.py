@@ -1,9 +1,9 @@
-"""The candidates: all combinations of stage, offload, micro-batch, accumulation and the user's lists
+"""Candidates of a search: all combinations of stage, offload, micro-batch, accumulation and the user's lists
 with matching batch sizes.
 
 - A stage as a number is fixed, a list is tried; without a stage, all stages are tried.
-- A micro-batch as a number is one of several candidates, as with DeepSpeed's own tuner; a list is
-  all of them.
+- A micro-batch as a number is tried among others, as by DeepSpeed's own tuner; of a list, only the
+  values of the list are tried.
 - A train_batch_size as a number is fixed: another one changes the result of the training.
 """
 
@@ -27,18 +27,18 @@ ZERO = "zero_optimization"
 STAGES = (0, 1, 2, 3)
 ALL_STAGES = (None, "auto", "all")  # values that mean all stages
 OPTIMIZER, PARAMETERS = "offload_optimizer", "offload_param"
-LEAST_STAGE = {OPTIMIZER: 1, PARAMETERS: 3}  # of each kind of offload
+LEAST_STAGE = {OPTIMIZER: 1, PARAMETERS: 3}  # lowest stage of each kind of offload
 DEVICES = ("none", "cpu", "nvme")
 MOST_MICRO = 1024  # DeepSpeed's default
 MOST_CANDIDATES = 10_000
-MOST_TRIED = 1_000_000  # batch sizes, of which not all fit
-# Sections in which a list is one value for DeepSpeed; a list of lists is several values there.
+MOST_TRIED = 1_000_000  # combinations of batch sizes, of which not all are valid
+# Sections in which DeepSpeed itself has lists: a list is one value there, and a list of lists has several values.
 WITH_LISTS = (
     "optimizer.params", "scheduler", "sparse_attention", "curriculum_learning", "data_efficiency", "compression_training", "comms_logger",
     "elasticity", "quantize_training", "progressive_layer_drop", "hybrid_engine", "nebula", "zero_optimization.leaf_module",
     "zero_optimization.zenflow", "tensor_parallel", "monitor_config", "checkpoint", "flops_profiler", "weight_quantization",
 )  # fmt: skip
-# Values that DeepSpeed's tuner tries beyond the fast mode (DEFAULT_TUNING_SPACE_ZERO_* of deepspeed/autotuning/constants.py).
+# Values that DeepSpeed's tuner tries only outside its fast mode (DEFAULT_TUNING_SPACE_ZERO_* of deepspeed/autotuning/constants.py).
 _BUCKETS = {"reduce_bucket_size": [5e7, 5e8, 1e9], "allgather_bucket_size": [5e7, 5e8, 1e9]}
 _SWITCHES = {"overlap_comm": [True, False], "reduce_scatter": [False, True], "contiguous_gradients": [False, True]}
 BEYOND_FAST: dict[int, dict[str, list[Any]]] = {
@@ -48,7 +48,7 @@ BEYOND_FAST: dict[int, dict[str, list[Any]]] = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Batch sizes that fit each other."""
+    """Consistent batch sizes: train = micro x steps x data-parallel ranks."""
 
     micro: int
     steps: int
@@ -56,7 +56,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Offload:
     """Sections of the configuration for the offload of the optimizer's states and of the parameters; None: on the device."""
 
     optimizer: Mapping[str, Any] | None = None
@@ -71,61 +71,61 @@ class Kept:
 def candidates(settings: Settings) -> tuple[Candidate, ...]:
     """Return all candidates in the order of a grid search: by stage, offload, the user's lists, micro-batch. Raises ConfigError."""
     problems: list[str] = []
-    stages, kept = _stages(settings, problems), _kept(settings, problems)
+    stages, offloads = _stages(settings, problems), _offloads(settings, problems)
     lists, sizes = list(_lists(settings.config, problems)), _sizes(settings, problems)
     if problems:
         raise ConfigError(problems)
-    many = sum(_count(settings, stage, lists) * len(kept) * len(sizes) for stage in stages)
+    many = sum(_count(settings, stage, lists) * len(offloads) * len(sizes) for stage in stages)
     if many > MOST_CANDIDATES:
         msg = f"{many} candidates: expected at most {MOST_CANDIDATES}; make the lists of the configuration shorter"
         raise ConfigError(msg)
-    made = [made for stage in stages for each in kept for made in _of_stage(settings, stage, each, lists, sizes)]
+    made = [made for stage in stages for each in offloads for made in _of_stage(settings, stage, each, lists, sizes)]
     if not made:
-        msg = f"{ZERO}: no stage of {', '.join(map(str, stages))} can offload so: {OPTIMIZER} needs stage 1, {PARAMETERS} stage 3"
+        listed = ", ".join(map(str, stages))
+        msg = f"{ZERO}: no stage of {listed} allows this offload: {OPTIMIZER} needs stage 1 or higher, {PARAMETERS} stage 3"
         raise ConfigError(msg)
-    return (*made, *_reserve(settings, stages, kept, lists, sizes))
+    return (*made, *_reserve(settings, stages, lists, sizes))
 
 
-def _reserve(
-    settings: Settings, stages: Sequence[int], kept: Sequence[Kept], lists: Sequence[Any], sizes: Sequence[Sizes]
-) -> Iterator[Candidate]:
-    """Return candidates with the optimizer's states on the host, unless the user sets offload. They are
-    slower, and for models that fit in no other way."""
-    asked = any(key in _zero(settings) for key in (OPTIMIZER, PARAMETERS, "cpu_offload"))
-    if asked or max(stages) < LEAST_STAGE[OPTIMIZER] or settings.device == "cpu":
+def _reserve(settings: Settings, stages: Sequence[int], lists: Sequence[Any], sizes: Sequence[Sizes]) -> Iterator[Candidate]:
+    """Yield candidates with the optimizer's states on the host, unless the user sets offload. These are
+    slower, and only for models that fit in no other way."""
+    is_set = any(key in _zero(settings) for key in (OPTIMIZER, PARAMETERS, "cpu_offload"))
+    if is_set or max(stages) < LEAST_STAGE[OPTIMIZER] or settings.device == "cpu":
         return
-    one = Kept({"device": "cpu"})
-    for made in _of_stage(settings, max(stages), one, lists, sizes):
+    to_host = Offload({"device": "cpu"})
+    for made in _of_stage(settings, max(stages), to_host, lists, sizes):
         yield Candidate(**{name: getattr(made, name) for name in names(Candidate) if name != "reserve"}, reserve=True)
 
 
-def _of_stage(settings: Settings, stage: int, kept: Kept, lists: Sequence[Any], sizes: Sequence[Sizes]) -> Iterator[Candidate]:
-    if (kept.optimizer and stage < LEAST_STAGE[OPTIMIZER]) or (kept.parameters and stage < LEAST_STAGE[PARAMETERS]):
+def _of_stage(settings: Settings, stage: int, offload: Offload, lists: Sequence[Any], sizes: Sequence[Sizes]) -> Iterator[Candidate]:
+    if (offload.optimizer and stage < LEAST_STAGE[OPTIMIZER]) or (offload.parameters and stage < LEAST_STAGE[PARAMETERS]):
         return
     dimensions = [*lists, *_beyond_fast(settings, stage)]
     for values in itertools.product(*(values for _, values in dimensions)):
         others = {path: value for (path, _), value in zip(dimensions, values)}
         for size in sizes:
-            yield _candidate(settings, stage, kept, others, size)
+            yield _candidate(settings, stage, offload, others, size)
 
 
-def _candidate(settings: Settings, stage: int, kept: Kept, others: Mapping[str, Any], size: Sizes) -> Candidate:
+def _candidate(settings: Settings, stage: int, offload: Offload, others: Mapping[str, Any], size: Sizes) -> Candidate:
     config = json.loads(json.dumps(settings.config))
     config[ZERO] = {**_zero(settings), "stage": stage}
-    for key, section in ((OPTIMIZER, kept.optimizer), (PARAMETERS, kept.parameters)):
+    for key, section in ((OPTIMIZER, offload.optimizer), (PARAMETERS, offload.parameters)):
         config[ZERO].pop(key, None)
         if section:
             config[ZERO][key] = dict(section)
     config |= {TRAIN: size.train, MICRO: size.micro, STEPS: size.steps}
     for path, value in others.items():
         _put(config, path, value)
-    name = f"z{stage}_mbs{size.micro}_gas{size.steps}" + (f"_off-{kept.name.replace('+', '-')}" if kept.name else "")
-    more = {**others, **{key: each for key, each in ((OPTIMIZER, kept.optimizer), (PARAMETERS, kept.parameters)) if _is_more(each)}}
-    return Candidate(f"{name}_{digest(more)}" if more else name, stage, size.micro, size.steps, kept.name, dict(others), config)
+    name = f"z{stage}_mbs{size.micro}_gas{size.steps}" + (f"_off-{offload.name.replace('+', '-')}" if offload.name else "")
+    sections = ((OPTIMIZER, offload.optimizer), (PARAMETERS, offload.parameters))
+    more = {**others, **{key: each for key, each in sections if _is_more(each)}}
+    return Candidate(f"{name}_{digest(more)}" if more else name, stage, size.micro, size.steps, offload.name, dict(others), config)
 
 
 def _is_more(section: Mapping[str, Any] | None) -> bool:
-    """True for a section with more than the device, which is in the candidate's name."""
+    """Return True for a section with more than the device: the device alone is in the candidate's name already."""
     return bool(section) and set(section or ()) != {"device"}
 
 
@@ -136,8 +136,8 @@ def digest(value: Any) -> str:
 def _put(config: dict[str, Any], path: str, value: Any) -> None:
     *parts, last = path.split(".")
     for part in parts:
-        below = config.get(part)
-        config[part] = dict(below) if isinstance(below, Mapping) else {}
+        section = config.get(part)
+        config[part] = dict(section) if isinstance(section, Mapping) else {}
         config = config[part]
     config[last] = value
 
@@ -160,13 +160,15 @@ def _stages(settings: Settings, problems: list[str]) -> tuple[int, ...]:
     return tuple(sorted(set(named))) if values and named == values else STAGES
 
 
-def _kept(settings: Settings, problems: list[str]) -> list[Kept]:
-    optimizer, parameters = (_offloads(settings, key, problems) for key in (OPTIMIZER, PARAMETERS))
-    kept = [Kept(one, other) for other in parameters for one in optimizer]
-    return sorted(kept, key=lambda each: (bool(each.optimizer) + bool(each.parameters), each.name))
+def _offloads(settings: Settings, problems: list[str]) -> list[Offload]:
+    """Return the combinations of offload, the least offload first."""
+    optimizer, parameters = (_offload_sections(settings, key, problems) for key in (OPTIMIZER, PARAMETERS))
+    offloads = [Offload(one, other) for other in parameters for one in optimizer]
+    return sorted(offloads, key=lambda each: (bool(each.optimizer) + bool(each.parameters), each.name))
 
 
-def _offloads(settings: Settings, key: str, problems: list[str]) -> list[Mapping[str, Any] | None]:
+def _offload_sections(settings: Settings, key: str, problems: list[str]) -> list[Mapping[str, Any] | None]:
+    """Return the sections to try for one kind of offload; None: on the device. key: OPTIMIZER or PARAMETERS."""
     offload = _zero(settings).get(key)
     values = [None, "cpu"] if offload == "auto" else offload if isinstance(offload, list) else [offload]
     made: list[Mapping[str, Any] | None] = []
@@ -196,7 +198,7 @@ def _unique(values: Sequence[Any]) -> list[Any]:
 
 
 def _lists(config: Mapping[str, Any], problems: list[str], above: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Return (path, values) of each of the user's lists with several values."""
+    """Yield (path, values) of each of the user's lists of several values."""
     for key, value in config.items():
         path = f"{above}{key}"
         if path in (TRAIN, MICRO, STEPS, f"{ZERO}.stage", f"{ZERO}.{OPTIMIZER}", f"{ZERO}.{PARAMETERS}"):
@@ -237,7 +239,7 @@ def _sizes(settings: Settings, problems: list[str]) -> list[Sizes]:
     replicas = settings.replicas
     uneven = [train for train in allowed[TRAIN] if train % replicas]
     if uneven:
-        problems.append(f"{TRAIN} {uneven[0]}: expected a multiple of {replicas}, the ranks that have data of their own")
+        problems.append(f"{TRAIN} {uneven[0]}: expected a multiple of {replicas}, the number of data-parallel ranks")
         return []
     micros = _micros(settings, allowed)
     made: set[Sizes] = set()
@@ -251,12 +253,12 @@ def _sizes(settings: Settings, problems: list[str]) -> list[Sizes]:
         asked = ", ".join(f"{key} {' or '.join(map(str, numbers[:8]))}" for key, numbers in allowed.items() if numbers)
         limits = ", ".join(f"{key} {value}" for key, value in settings.section.items() if key.startswith(("min_", "max_")))
         reasons = "; ".join(filter(None, (asked, limits)))
-        problems.append(f"no batch sizes fit: {reasons}: {TRAIN} is {MICRO} x {STEPS} x {replicas} ranks with data of their own")
+        problems.append(f"no batch sizes fit: {reasons}: {TRAIN} is {MICRO} x {STEPS} x {replicas} data-parallel ranks")
     return sorted(made, key=lambda size: (size.micro, size.steps))
 
 
 def _numbers(settings: Settings, key: str, problems: list[str]) -> list[int]:
-    """Return the user's values, [] for any."""
+    """Return the user's values of a batch size, [] if any value may be tried."""
     number = settings.config.get(key)
     if number in (None, "auto") and not isinstance(number, list):
         option = settings.arg_mappings.get(key, "")
@@ -286,7 +288,7 @@ def _micros(settings: Settings, allowed: Mapping[str, list[int]]) -> list[int]:
 
 
 def _spread(low: int, high: int, count: int) -> list[int]:
-    """Return `count` sizes from low to high, in equal factors."""
+    """Return `count` sizes from low to high, with equal factors between them."""
     if count < 2 or high <= low:
         return [high] if high >= low else []
     count = min(count, high - low + 1, 256)
@@ -304,7 +306,8 @@ def _with_micro(settings: Settings, micro: int, allowed: Mapping[str, list[int]]
 
 
 def _accumulations(settings: Settings, unit: int) -> list[int]:
-    """Return 1 and, if the user limits the batch, powers of two up to the limit: more is always faster, and changes what is learnt."""
+    """Return 1 and, if the user limits the batch, powers of two up to the limit. Without a limit, only 1: more steps are always faster,
+    but change the result of the training."""
     most = settings.section.get("max_train_batch_size", 0) // unit
     return [1 << power for power in range(max(1, most.bit_length()))]
 

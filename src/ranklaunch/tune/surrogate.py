@@ -1,7 +1,7 @@
-"""A Gaussian process over the dimensions of the space: predicts the speed of candidates without a trial,
+"""Gaussian process over the dimensions of the search space: predicts the speed of candidates without a trial,
 with a standard deviation. The length of each dimension and the noise are fitted by likelihood.
 
-It replaces a package for such searches: docs/adr/0029-search-of-tune.md."""
+Reasons against a package for such searches: docs/adr/0029-search-of-tune.md."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 from ranklaunch.tune.model import Candidate
 
-LENGTHS = (0.25, 0.5, 1.0, 2.0)  # as parts of the range of a dimension
-NOISES = (0.0004, 0.0025, 0.01, 0.04)  # variances, as parts of the variance of all measurements
-MOST = 48  # measurements of a model: the best and the last of more
+LENGTHS = (0.25, 0.5, 1.0, 2.0)  # as shares of the range of a dimension
+NOISES = (0.0004, 0.0025, 0.01, 0.04)  # variances, as shares of the variance of all measurements
+MOST = 48  # measurements in a model; of more, the best and the last
 Points = Sequence[Sequence[float]]
 
 
 def features(candidates: Sequence[Candidate]) -> dict[str, tuple[float, ...]]:
-    """Return coordinates of each candidate by its name: from 0 to 1 for each dimension with several values."""
+    """Return the coordinates of each candidate by name: from 0 to 1 for each dimension with several values."""
     points = [_values(candidate) for candidate in candidates]
     keys = dict.fromkeys(key for point in points for key in point)
     columns = [_column([point.get(key) for point in points]) for key in keys]
@@ -30,12 +30,12 @@ def features(candidates: Sequence[Candidate]) -> dict[str, tuple[float, ...]]:
 
 
 def _values(candidate: Candidate) -> dict[str, Any]:
-    own = {"micro": candidate.micro, "steps": candidate.steps, "stage": candidate.stage, "offload": candidate.offload}
-    return {**own, **candidate.others}
+    values = {"micro": candidate.micro, "steps": candidate.steps, "stage": candidate.stage, "offload": candidate.offload}
+    return {**values, **candidate.others}
 
 
 def _column(values: Sequence[Any]) -> list[list[float]]:
-    """Return one coordinate for numbers and for two values, else one for each value."""
+    """Return the coordinates of one dimension: one coordinate for numbers and for two values, else one for each value."""
     texts = [json.dumps(value, sort_keys=True) for value in values]
     kinds = sorted(set(texts))
     if len(kinds) < 2:
@@ -56,7 +56,7 @@ def _number(value: Any) -> float | None:
 
 
 def _scaled(numbers: Sequence[float]) -> list[float]:
-    """Scale to 0 to 1, on a logarithmic scale if the largest is at least four times the smallest."""
+    """Scale numbers to 0..1, on a logarithmic scale if the largest is at least four times the smallest."""
     low, high = min(numbers), max(numbers)
     if low > 0 and high / low >= 4:
         return [(math.log2(number) - math.log2(low)) / (math.log2(high) - math.log2(low)) for number in numbers]
@@ -78,7 +78,7 @@ class Surrogate:
 
     def _fit(self) -> None:
         dimensions = len(self._points[0])
-        self._apart = [[_apart(one, other) for other in self._points[:row]] for row, one in enumerate(self._points)]
+        self._distances = [[_squared_distances(one, other) for other in self._points[:row]] for row, one in enumerate(self._points)]
         best = -math.inf
         for lengths in ([length] * dimensions for length in LENGTHS):
             best = self._try(lengths, NOISES, best)
@@ -88,28 +88,28 @@ class Surrogate:
         self._weights = _backward(self._root, _forward(self._root, self._values))
 
     def _try(self, lengths: Sequence[float], noises: Sequence[float], best: float) -> float:
-        """Keep these lengths and the best noise if their likelihood is above `best`; prior: lengths near 1."""
-        usual = sum(math.log2(length) ** 2 for length in lengths) * 0.05
+        """Keep these lengths and the best noise if their likelihood is above `best`. The prior prefers lengths near 1."""
+        prior = sum(math.log2(length) ** 2 for length in lengths) * 0.05
         scale = [1 / (length * length) for length in lengths]
-        alike = [[_likeness(apart, scale) for apart in line] for line in self._apart]
+        covariances = [[_covariance(distances, scale) for distances in line] for line in self._distances]
         for noise in noises:
-            root = _cholesky(alike, noise)
+            root = _cholesky(covariances, noise)
             solved = _forward(root, self._values)
-            likelihood = -0.5 * sum(map(mul, solved, solved)) - sum(math.log(line[-1]) for line in root) - usual
+            likelihood = -0.5 * sum(map(mul, solved, solved)) - sum(math.log(line[-1]) for line in root) - prior
             if likelihood > best:
                 best, self._lengths, self._scale, self._noise, self._root = likelihood, list(lengths), scale, noise, root
         return best
 
     def predicted(self, point: Sequence[float]) -> tuple[float, float]:
         """Return the mean and the standard deviation of a prediction, in the unit of the values."""
-        likeness = [_likeness(_apart(point, other), self._scale) for other in self._points]
-        mean = sum(map(mul, likeness, self._weights))
-        solved = _forward(self._root, likeness)
+        covariances = [_covariance(_squared_distances(point, other), self._scale) for other in self._points]
+        mean = sum(map(mul, covariances, self._weights))
+        solved = _forward(self._root, covariances)
         variance = max(1e-9, 1.0 - sum(map(mul, solved, solved)))
         return self.mean + mean * self.spread, math.sqrt(variance) * self.spread
 
     def improvement(self, point: Sequence[float], best: float) -> float:
-        """Return the expected improvement over the best."""
+        """Return the expected improvement of a point over the value `best`."""
         mean, deviation = self.predicted(point)
         ahead = (mean - best) / deviation
         density = math.exp(-0.5 * ahead * ahead) / math.sqrt(2 * math.pi)
@@ -117,6 +117,7 @@ class Surrogate:
 
 
 def _kept(values: Sequence[float]) -> list[int]:
+    """Return the indices of the values to model: all; of more than MOST, the best and the last."""
     if len(values) <= MOST:
         return list(range(len(values)))
     last = range(len(values) - MOST // 2, len(values))
@@ -124,23 +125,24 @@ def _kept(values: Sequence[float]) -> list[int]:
     return sorted({*best, *last})
 
 
-def _apart(one: Sequence[float], other: Sequence[float]) -> list[float]:
+def _squared_distances(one: Sequence[float], other: Sequence[float]) -> list[float]:
     """Return the squared distance in each dimension."""
     return [(a - b) ** 2 for a, b in zip(one, other)]
 
 
-def _likeness(apart: Sequence[float], scale: Sequence[float]) -> float:
-    """Return the covariance of two points, from 0 to 1: Matern's kernel of 5/2, as speeds have bends."""
-    far = math.sqrt(5 * sum(map(mul, apart, scale)))
-    return (1 + far + far * far / 3) * math.exp(-far)
+def _covariance(distances: Sequence[float], scale: Sequence[float]) -> float:
+    """Return the covariance of two points, from 0 to 1, by Matern's kernel of 5/2, which allows the bends that speeds have."""
+    distance = math.sqrt(5 * sum(map(mul, distances, scale)))
+    return (1 + distance + distance * distance / 3) * math.exp(-distance)
 
 
-def _cholesky(alike: Sequence[Sequence[float]], noise: float) -> list[list[float]]:
+def _cholesky(covariances: Sequence[Sequence[float]], noise: float) -> list[list[float]]:
+    """Return the lower triangular root of a matrix of covariances plus noise. covariances: the matrix below its diagonal, line by line."""
     root: list[list[float]] = []
-    for below in alike:
+    for covariance_line in covariances:
         line: list[float] = []
-        for like, known in zip(below, root):
-            line.append((like - sum(map(mul, line, known))) / known[-1])
+        for covariance, known in zip(covariance_line, root):
+            line.append((covariance - sum(map(mul, line, known))) / known[-1])
         line.append(math.sqrt(max(1e-9, 1.0 + noise - sum(map(mul, line, line)))))
         root.append(line)
     return root
@@ -156,6 +158,6 @@ def _forward(root: Sequence[Sequence[float]], values: Sequence[float]) -> list[f
 def _backward(root: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
     solved = [0.0] * len(values)
     for row in range(len(values) - 1, -1, -1):
-        below = sum(root[lower][row] * solved[lower] for lower in range(row + 1, len(values)))
-        solved[row] = (values[row] - below) / root[row][row]
+        lower_part = sum(root[lower][row] * solved[lower] for lower in range(row + 1, len(values)))
+        solved[row] = (values[row] - lower_part) / root[row][row]
     return solved

@@ -21,16 +21,16 @@ HEAD = ("", "configuration", "stage", "micro", "steps", "offload", "others", "st
 def described(search: Search) -> list[str]:
     """Return the lines of --dry-run: the space, pruned candidates, and the order."""
     settings, rows = search.settings, search.rows
-    left = [row for row in rows if row.status != PRUNED]
+    remaining = [row for row in rows if row.status != PRUNED]
     ranks = f"{counted(settings.ranks, 'rank')} on {counted(settings.nodes, 'node')}"
-    lines = [f"{counted(len(rows), 'candidate')}, {len(rows) - len(left)} of them pruned; each experiment has {ranks}"]
+    lines = [f"{counted(len(rows), 'candidate')}, {len(rows) - len(remaining)} of them pruned; each experiment has {ranks}"]
     lines += [*(f"warning: {warning}" for warning in settings.warnings), *needs(search), ""]
     chosen = {candidate.name: candidate for candidate in search.space}
-    usual = [chosen[row.name] for row in left if row.name in chosen and not chosen[row.name].reserve]
+    usual = [chosen[row.name] for row in remaining if row.name in chosen and not chosen[row.name].reserve]
     lines += [f"order: {_order(search)}", *_numbered(search, usual)]
-    reserve = len(left) - len(usual)
+    reserve = len(remaining) - len(usual)
     if reserve:
-        lines.append(f"only where nothing else fits: {counted(reserve, 'candidate')} with the optimizer's states on the host")
+        lines.append(f"only if nothing else fits: {counted(reserve, 'candidate')} with the optimizer's states on the host")
     return [*lines, *_reasons(row for row in rows if row.status == PRUNED)]
 
 
@@ -41,7 +41,7 @@ def _order(search: Search) -> str:
     if settings.tuner == RANDOM:
         return f"by chance, seed {settings.seed}, {most}"
     if settings.tuner == MODEL:
-        return f"as a model of what has been measured expects most, seed {settings.seed}, {most}; the space:"
+        return f"by the expected improvement of a model of the measurements, seed {settings.seed}, {most}; the candidates:"
     return f"stage after stage as long as these become faster, {most}"
 
 
@@ -61,7 +61,7 @@ def _others(others: object) -> str:
 
 
 def needs(search: Search) -> list[str]:
-    """Return the needed memory of each stage, or the reason if it is not known."""
+    """Return lines about the needed memory of each stage, or a line with the reason for which this is unknown."""
     settings, info = search.settings, search.info
     stages = {candidate.stage: candidate for candidate in reversed(search.space) if not candidate.reserve}
     needed = {stage: memory.needed(settings, info, stages[stage]) for stage in sorted(stages)}
@@ -77,12 +77,12 @@ def needs(search: Search) -> list[str]:
             )
             lines.append(f"stage {stage} needs {memory.shown(need.least)}: {parts}")
     if not settings.memory:
-        lines.append("the memory of a device is not known: nothing is pruned by it")
+        lines.append("the memory of a device is not known: nothing is pruned by memory; set --memory (RANKLAUNCH_MEMORY)")
     return lines
 
 
 def lines(search: Search) -> list[str]:
-    """Return the table, best first; then candidates without a trial, with the reason; then the best."""
+    """Return the table of trials, best first; then the candidates without a trial, with the reasons; then the verdict."""
     rows = sorted(search.rows, key=lambda row: _rank(search, row))
     tried = [row for row in rows if row.status not in ("waiting", PRUNED, "not tried")]
     table = _aligned([(*HEAD, unit(search.settings.metric, search.best)), *(_cells(search, row) for row in tried)])
@@ -91,7 +91,7 @@ def lines(search: Search) -> list[str]:
 
 
 def unit(metric: str, best: Result | None, units: Mapping[str, str] = UNITS) -> str:
-    """Return the unit of a metric. best: any successful result: all results of a program have the same unit."""
+    """Return the unit of a metric. best: any successful result, as all results of a program have the same unit."""
     return "tokens/s" if metric == THROUGHPUT and best and TOKENS in best.metrics else units[metric]
 
 
@@ -102,9 +102,9 @@ def verdict(search: Search) -> Iterator[str]:
     if best is None:
         yield "no configuration ended well"
         return
-    apart = results.difference(search)
-    again = f"; run again: {apart:+.1%}" if apart is not None else ""
-    unsure = ", more than a tenth apart: measure more steps" if results.confirmed(search) is False else ""
+    difference = results.difference(search)
+    again = f"; second run: {difference:+.1%}" if difference is not None else ""
+    unsure = ", more than a tenth apart: measure more steps (--end-profile-step)" if results.confirmed(search) is False else ""
     yield f"best: {best.name} with {_shown(metric, best.metrics[metric])} {unit(metric, best)}{again}{unsure}"
 
 
@@ -135,7 +135,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _reasons(rows: Iterable[Row]) -> list[str]:
-    """Return candidates without a trial, grouped by the reason."""
+    """Return lines about candidates without a trial, grouped by the reason."""
     groups: dict[str, list[str]] = {}
     for row in rows:
         groups.setdefault(f"{row.status}: {one_line(row.reason)}" if row.reason else row.status, []).append(row.name)

@@ -1,4 +1,4 @@
-"""The program's arguments: values of the configuration in them, and changes for an experiment."""
+"""Arguments of the program: options that repeat values of the configuration, and changes for an experiment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ranklaunch.plan.ds_config import MICRO, STEPS, path_of
 
 NAMED = ("--deepspeed_config", "--deepspeed")
-# Options of Hugging Face's TrainingArguments: its Trainer refuses a configuration with other values.
+# Options of Hugging Face's TrainingArguments: the Trainer refuses a configuration with other values.
 USUAL = {MICRO: "--per_device_train_batch_size", STEPS: "--gradient_accumulation_steps"}
 
 
@@ -22,7 +22,7 @@ def value(words: Sequence[str], option: str) -> str:
 
 
 def mappings(words: Sequence[str], of_user: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's mappings, and the usual ones for options among the words."""
+    """Return options of the program by key of the configuration: the user's mappings, and the usual ones for options among the words."""
     usual = {key: option for key, option in USUAL.items() if any(word.partition("=")[0] == option for word in words)}
     return {**usual, **of_user}
 
@@ -34,12 +34,12 @@ def lookup(config: Mapping[str, Any], key: str) -> Any:
         at = at.get(part) if isinstance(at, Mapping) else None
     if at is not None or "." in key:
         return at
-    below = [member for member in config.values() if isinstance(member, Mapping)]
-    return next((hit for hit in (lookup(member, key) for member in below) if hit is not None), None)
+    sections = [member for member in config.values() if isinstance(member, Mapping)]
+    return next((hit for hit in (lookup(member, key) for member in sections) if hit is not None), None)
 
 
 def mapped(config: Mapping[str, Any], arg_mappings: Mapping[str, str]) -> dict[str, str]:
-    """Return options for a configuration: {"--per_device_train_batch_size": "4"}."""
+    """Return options with the values of a configuration: {"--per_device_train_batch_size": "4"}."""
     values = {option: lookup(config, key) for key, option in arg_mappings.items()}
     return {option: _text(each) for option, each in values.items() if each is not None and each != "auto" and not isinstance(each, Mapping)}
 
@@ -49,7 +49,8 @@ def _text(item: Any) -> str:
 
 
 def changed(words: Sequence[str], path: str, args: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words with these options, and with this file as the configuration. Missing options are appended."""
+    """Return the words with other options and another configuration. path: of the configuration. args: the options; missing ones are
+    appended."""
     named = next((name for name in NAMED if path_of(words) and _names(words, name)), NAMED[0])
     changed = list(words)
     for option, text in {**args, named: path}.items():
@@ -58,7 +59,7 @@ def changed(words: Sequence[str], path: str, args: Mapping[str, str]) -> tuple[s
 
 
 def _names(words: Sequence[str], name: str) -> bool:
-    """True if this option names the file: Megatron-DeepSpeed and others have a --deepspeed that is a switch."""
+    """Return True if this option names the configuration: in some programs, such as Megatron-DeepSpeed, --deepspeed is a switch."""
     file = value(words, name)
     return bool(file) and not file.startswith("-") and file == path_of(words)
 

@@ -1,1 +1,1 @@
-"""A report in each of its forms, all of the same values. Pure: text comes out."""
+"""Formats of a report, all made from the same values. Pure: each returns text."""

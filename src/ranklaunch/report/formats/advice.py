@@ -1,4 +1,4 @@
-"""Steps after an end: repairs, logs to read, another start. Each follows from the report."""
+"""Next steps of the user after the end of a job: repairs, logs to read, another start."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from ranklaunch.report.model import Culprit, Report, Suspect
 from ranklaunch.verdict.model import YES
 
 MOST_SUSPECTS = 4
-LINES = 100  # of a log that a command shows
+LINES = 100  # lines of a log in a suggested command
 
 
 @dataclass(frozen=True)
 class Step:
-    """code: a command or a path, "" for none."""
+    """Next step. text: the advice. code: a command or a path, "" for none."""
 
     text: str
     code: str = ""
 
 
 def steps(report: Report) -> list[Step]:
-    return [*_repairs(report), *look(report), *_again(report), *others(report)]
+    return [*_repairs(report), *look(report), *_again(report), *explanations(report)]
 
 
 def _repairs(report: Report) -> Iterator[Step]:
-    """Yield the remedies of the catalogue: of the culprit, then of second causes."""
+    """Yield the catalogue's remedies for the culprit, then for second causes."""
     culprit = report.culprit
     if culprit and culprit.out_of_memory:
         yield Step(words.sentence(culprit.meaning))
     if culprit and culprit.error and culprit.error.remedy:
         yield Step(culprit.error.remedy)
-    for each in words.apart(report):
+    for each in words.second_causes(report):
         if each.error and each.error.remedy:
-            yield Step(f"For {words.who(each)}: {each.error.remedy}")
+            yield Step(f"For {words.process_name(each)}: {each.error.remedy}")
 
 
 def look(report: Report) -> Iterator[Step]:
-    """Yield what shows more: a running job, logs, evidence."""
+    """Yield places with more details: a running job, logs, evidence."""
     if report.outcome == model.UNFINISHED:
         yield Step("If the job still runs, in one of its containers:", _command("status", report))
         if words.standing(report.attempts[-1]):
-            yield Step("There, too, for the stacks of its ranks:", _command("stacks", report))
+            yield Step("In the same container, for the stacks of its ranks:", _command("stacks", report))
     yield from _read(report)
     yield from _evidence(report)
 
@@ -59,15 +59,14 @@ def _read(report: Report) -> Iterator[Step]:
     elif culprit and culprit.log:
         path = os.path.join(report.folder, culprit.log)
         read = path if culprit.rank is None else _logs(report, [culprit.rank])
-        yield Step(f"Read the last lines of {words.who(culprit)}:", read)
+        yield Step(f"Read the last lines of {words.process_name(culprit)}:", read)
     suspects = [each for each in _suspects(report) if each.log][:MOST_SUSPECTS]
     if suspects:
         ranks, nodes = {each.rank for each in suspects}, {each.node for each in suspects}
-        named = [each.host for each in report.job.nodes if each.index in nodes]
-        hosts = ", ".join(filter(None, named))
-        who = f"{numbered(sorted(ranks), 'rank')}{f' ({hosts})' if hosts else ''}"
+        hosts = ", ".join(filter(None, [each.host for each in report.job.nodes if each.index in nodes]))
+        suspected = f"{numbered(sorted(ranks), 'rank')}{f' ({hosts})' if hosts else ''}"
         yield Step(
-            f"Read the last lines of {who}, which may hold up the others:",
+            f"Read the last lines of {suspected}, which may hold up the others:",
             _logs(report, sorted(ranks)),
         )
 
@@ -84,12 +83,12 @@ def _suspects(report: Report) -> tuple[Suspect, ...]:
 
 
 def _evidence(report: Report) -> Iterator[Step]:
-    """Yield the newest evidence of the node of a suspect or of the culprit, or else of any."""
+    """Yield the newest evidence of the node of a suspect or of the culprit, else of any node."""
     last = report.attempts[-1]
     if not last.evidence or (report.outcome == model.SUCCEEDED and not words.standing(last)):
         return
-    of = (*_suspects(report), *((report.culprit,) if report.culprit else ()))
-    nodes = [each.node for each in of] or [-1]
+    concerned = (*_suspects(report), *((report.culprit,) if report.culprit else ()))
+    nodes = [each.node for each in concerned] or [-1]
     taken = [each for each in last.evidence if each.node == nodes[0]] or last.evidence
     folder = os.path.join(report.folder, taken[-1].folder)
     yield Step("See the evidence: stacks, states of processes, devices:", folder)
@@ -107,25 +106,25 @@ def _logs(report: Report, ranks: Iterable[int] = ()) -> str:
 
 
 def _again(report: Report) -> Iterator[Step]:
-    """Yield whether and where to start the job again, as the catalogue and the verdict have it."""
+    """Yield advice on another start, from the catalogue and the verdict: if one helps, and without which host."""
     error, host = report.culprit and report.culprit.error, report.attempts[-1].suspect_host
     if host:
         yield Step(f"Leave out {host.host} (node {host.node}) the next time: {host.why}")
-    if error and words.again(error):
-        yield Step(words.sentence(words.again(error)))
+    if error and words.restart_advice(error):
+        yield Step(words.sentence(words.restart_advice(error)))
     restarted = any(len(each.rounds) > 1 for each in report.attempts)
     if error and error.retry == YES and not restarted:
         yield Step(
-            "To have all ranks started again by itself, in the same containers, set",
+            "To restart all ranks automatically after such a failure, in the same containers, set",
             "RANKLAUNCH_MAX_RESTARTS=3",
         )
 
 
-def others(report: Report) -> Iterator[Step]:
-    """Yield what an exit code, a pause, a stop or a missing node means for the next start."""
+def explanations(report: Report) -> Iterator[Step]:
+    """Yield explanations of an exit code, a pause, a stop or a missing node, with the change for the next start."""
     last, code, culprit = report.attempts[-1], report.exit_code, report.culprit
     hang = last.hangs[-1] if last.hangs and words.is_alarm(last.hangs[-1]) else None
-    if hang and report.job.hang_s and hang.what == model.STILL:
+    if hang and report.job.hang_s and hang.subject == model.STILL:
         moved = words.has_moved(last, hang)
         why = "such pauses are usual" if moved else "the job only looked as if it hung"
         yield Step(f"If {why}, raise RANKLAUNCH_HANG_S (it was {report.job.hang_s:g} s).")

@@ -1,4 +1,4 @@
-"""A report as a page for people: one file that loads nothing, and runs nothing but its own zoom."""
+"""Report as an HTML page: one file that loads no other file; its only script keeps the place while zooming."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ranklaunch.report.formats import advice, template, words
 from ranklaunch.report.formats.page import axis, lanes, plots, ranks
 from ranklaunch.report.model import Attempt, Report, Round, Tail
 
-TAILS = 2_000_000  # bytes of all tails
+TAILS = 2_000_000  # bytes of the last lines of all logs
 MOST_NOTES = 40
-MOST_LINE = 1000  # characters of a line of a log
+MOST_LINE = 1000  # characters of a line from a log
 
 
 def shown(report: Report) -> str:
@@ -39,7 +39,7 @@ def shown(report: Report) -> str:
         buckets=[each for each in _buckets(report) if each[2] > 0],
         rounds=rounds,
         earlier=[pair for pair in rounds[:-1] if pair[1].culprit and pair[1].culprit.last_lines],
-        exceptions=exception_records.alike(report.exceptions),
+        exceptions=exception_records.grouped(report.exceptions),
         stacks=sorted(last.stacks, key=lambda group: len(group.ranks)),
         processes=processes,
         tails=list(_tails(report)),
@@ -53,15 +53,15 @@ def shown(report: Report) -> str:
 
 
 def _drawings(report: Report, rounds: Sequence[tuple[Attempt, Round]]) -> dict[str, object]:
-    """Return what has places by the clock or by rank."""
+    """Return the template's values with a place by time or by rank."""
     scale = axis.over(report.began, report.ended)
     every_rank = ranks.ranks_of(report)
     timeline = [span for attempt in report.attempts for span in attempt.timeline]
     lines = lanes.lines_of(report) if report.began else []
-    some = lanes.chosen(lines)
+    chosen = lanes.chosen(lines)
     spans, marks = (
         [span for line in lines for span in line.spans],
-        [mark for line in some for mark in line.marks],
+        [mark for line in chosen for mark in line.marks],
     )
     return {
         "axis": scale,
@@ -69,12 +69,12 @@ def _drawings(report: Report, rounds: Sequence[tuple[Attempt, Round]]) -> dict[s
         "timeline": timeline,
         "names": lanes.names([each for each in rounds if each[1].began is not None], scale),
         "lines": lines,
-        "chosen": some,
-        "crowd": list(lanes.crowd(lines, scale)) if len(some) < len(lines) else [],
+        "chosen": chosen,
+        "crowd": list(lanes.crowd(lines, scale)) if len(chosen) < len(lines) else [],
         "legend": lanes.legend([*timeline, *spans, *marks]),
         "plots": plots.plots(report, scale, every_rank.odd),
         "ranks": every_rank,
-        "rows": ranks.worth(every_rank),
+        "rows": ranks.rows(every_rank),
         "note": ranks.note(every_rank),
         "dots": ranks.dots(every_rank),
     }
@@ -90,19 +90,19 @@ def _cut(value: str, most: int) -> str:
 
 
 def _buckets(report: Report) -> Iterator[tuple[str, str, float]]:
-    """Yield the look, the label and the seconds of each bucket."""
+    """Yield (look, label, seconds) of each bucket."""
     for name, label in model.BUCKETS.items():
         yield name.removesuffix("_s"), label, getattr(report.accounting.buckets, name)
 
 
 def _tails(report: Report) -> Iterator[Tail]:
-    """Yield the last lines of logs that matter, as many as there is room for."""
-    left = TAILS
+    """Yield the last lines of the logs, until TAILS bytes are used."""
+    room = TAILS
     for tail in report.tails:
         kept: list[str] = []
         for line in (_cut(line, MOST_LINE) for line in reversed(tail.lines)):
-            left -= _size(line)
-            if left < 0:
+            room -= _size(line)
+            if room < 0:
                 break
             kept.append(line)
         if kept:
@@ -110,7 +110,7 @@ def _tails(report: Report) -> Iterator[Tail]:
 
 
 def _size(line: str) -> int:
-    """Return the most bytes that a line can have on the page."""
+    """Return the largest possible size of a line on the page, in bytes."""
     return 1 + len(line.encode(errors="replace")) + 5 * sum(map(line.count, "&<>'\""))
 
 

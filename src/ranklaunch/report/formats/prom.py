@@ -1,4 +1,4 @@
-"""A report as OpenMetrics text, for a collector of text files: the last state of a job."""
+"""Report as OpenMetrics text, for a collector of text files: the last state of a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ranklaunch.report.model import Report
 
 def shown(report: Report) -> str:
     filters = {"label": _label, "number": _number}
-    return template.rendered("prom.j2", filters, report=report, told=report.accounting)
+    return template.rendered("prom.j2", filters, report=report, accounting=report.accounting)
 
 
 def _label(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Templates of reports: the one place that knows Jinja, and the words that templates use."""
+"""Templates of reports: rendering by Jinja, and the filters of all templates."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FILTERS = (
     words.lasted,
     words.exact,
     words.memory,
-    words.who,
+    words.process_name,
     words.failure,
     words.sentence,
     counted,
     numbered,
 )
-# Characters that steer a terminal, turn the direction of a text or are none at all.
+# Characters that control a terminal, change the direction of a text or are not valid.
 _CONTROL, _DIRECTION = r"\x00-\x08\x0e-\x1f\x7f-\x9f", r"\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _ODD = re.compile(rf"[{_CONTROL}{_DIRECTION}\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]")
 
 
 def rendered(name: str, filters: Mapping[str, Any], **values: object) -> str:
-    """Return a template with its values, escaped in HTML unless the template marks them safe."""
+    """Return a template filled with values. In HTML, values are escaped unless the template marks them safe."""
     is_page = ".html" in name
     environment = Environment(
         loader=PackageLoader("ranklaunch.report", "formats"),

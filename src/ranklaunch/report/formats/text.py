@@ -1,4 +1,4 @@
-"""A report as text: one screen with the job, its end, who and why, and where the time went."""
+"""Report as text: one screen with the job, its end, the culprit and cause, and the use of the time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def shown(report: Report) -> str:
         report=report,
         last=report.attempts[-1],
         before=rounds[:-1],
-        exceptions=exception_records.alike(report.exceptions),
-        steps=[*advice.look(report), *advice.others(report)],
+        exceptions=exception_records.grouped(report.exceptions),
+        steps=[*advice.look(report), *advice.explanations(report)],
         buckets=[each for each in buckets if each[1] > 0 and each[1] >= 0.0005 * accounting.wall_s],
         WIDTH=WIDTH,
     )

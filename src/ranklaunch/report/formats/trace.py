@@ -1,7 +1,6 @@
-"""A report in the Trace Event Format, which Perfetto and chrome://tracing open: nodes are processes, ranks and the supervisor threads.
+"""Report in the Trace Event Format of Perfetto and chrome://tracing: nodes are processes; ranks and the supervisor are threads.
 
-It is made piece by piece. Times are microseconds since the beginning of the report, by node 0's clock; attempts and restarts follow each
-other as they did.
+Times are microseconds since the beginning of the report, by node 0's clock. Attempts and restarts follow each other on one time axis.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Any
 from ranklaunch.report import checked, model
 from ranklaunch.report.model import Mark, OnNode, Process, Report, Span
 
-JOB = 1  # the job's own process; a node's is behind it
+JOB = 1  # process of the job; the processes of the nodes follow
 FIRST_NODE = 2
-SUPERVISOR, RANKS, OTHERS = 1, 1_000_000, 100_000_000  # threads: no two of all nodes have the same number
+SUPERVISOR, RANKS, OTHERS = 1, 1_000_000, 100_000_000  # first thread numbers, unique over all nodes
 Event = dict[str, Any]
 
 
 def shown(report: Report) -> Iterator[str]:
-    """Pieces of one text."""
+    """Yield the trace as pieces of text: the whole may be large."""
     about = {"job": report.job.name, "outcome": report.outcome, "reason": report.reason, "began": checked.iso(report.began)}
     head = json.dumps({"displayTimeUnit": "ms", "otherData": about})
     yield f'{head[:-1]}, "traceEvents": ['
@@ -49,7 +48,7 @@ def _events(report: Report) -> Iterator[Event]:
 
 
 class Line:
-    """From a report's times to those of its events; each of them lies within the report."""
+    """Times of a trace, from times of a report. A time outside the report counts as its beginning or end."""
 
     def __init__(self, began: float, ended: float) -> None:
         self._began, self._ended = began, max(began, ended)
@@ -58,7 +57,8 @@ class Line:
         return round(1e6 * (min(max(at, self._began), self._ended) - self._began))
 
     def span(self, pid: int, tid: int, name: str, began: float, ended: float | None, about: Event) -> Iterator[Event]:
-        """One that nothing ends lasts to the end of the report."""
+        """Yield an event of some duration, none if it would end before its beginning. Without a known end, it lasts to the end of the
+        report."""
         first, last = self(began), self(self._ended if ended is None else ended)
         if last >= first:
             yield {
@@ -69,14 +69,15 @@ class Line:
                 "tid": tid,
                 "ts": first,
                 "dur": last - first,
-                "args": _told(about),
+                "args": _without_empty(about),
             }
 
     def moment(self, pid: int, tid: int, name: str, at: float, about: Event, scope: str = "t") -> Event:
-        return {"ph": "i", "name": name, "cat": "ranklaunch", "pid": pid, "tid": tid, "ts": self(at), "s": scope, "args": _told(about)}
+        args = _without_empty(about)
+        return {"ph": "i", "name": name, "cat": "ranklaunch", "pid": pid, "tid": tid, "ts": self(at), "s": scope, "args": args}
 
 
-def _told(about: Event) -> Event:
+def _without_empty(about: Event) -> Event:
     return {key: value for key, value in about.items() if value not in ("", None)}
 
 
@@ -91,7 +92,7 @@ def _thread(name: str, order: int) -> tuple[tuple[str, Event], ...]:
 
 
 def _node(line: Line, node: OnNode, restart: int, known: set[int]) -> Iterator[Event]:
-    """known: threads that have their names."""
+    """Yield the events of one node in one round. known: threads that are named already; new ones are added."""
     pid, supervisor = FIRST_NODE + node.node, RANKS - 1 - node.node
     if supervisor not in known:
         known.add(supervisor)
@@ -111,13 +112,13 @@ def _node(line: Line, node: OnNode, restart: int, known: set[int]) -> Iterator[E
 
 
 def _scope(mark: Mark) -> str:
-    """How far a moment is to be seen: over all, over its process, on its thread."""
+    """Return the scope of a mark: g for all processes, p for its process, t for its thread."""
     return "g" if mark.kind == model.FAILURE else "p" if mark.kind in (model.HANG, model.SIGNAL) else "t"
 
 
 def _process(line: Line, pid: int, tid: int, process: Process, node: OnNode, restart: int) -> Iterator[Event]:
-    """Yield the life of a process, its phases up to the first step, and each seen step. Without a known begin or end, the steps set the
-    limits."""
+    """Yield the whole time of a process, its phases up to the first step, and each recorded step. If its start or end is unknown, the
+    first or last known time counts."""
     steps = [each.at for each in (*process.steps[:1], *process.steps[-1:])]
     times = [at for at in (process.began, process.first_output, process.ended, *steps) if at is not None]
     if not times:
@@ -131,7 +132,7 @@ def _process(line: Line, pid: int, tid: int, process: Process, node: OnNode, res
 
 
 def _parts(process: Process, began: float) -> Iterable[Span]:
-    """They follow each other."""
+    """Yield the phases up to the first step, and the time of each recorded step. They do not overlap."""
     at = began
     first = process.steps[0].at if process.steps else None
     for name, until in (("to the first output", process.first_output), ("to the first step", first)):

@@ -1,4 +1,4 @@
-"""The program with the best configuration: its command line for the user, and the run of `--run`."""
+"""Program with the best configuration: its command line for the user, and the run of `--run`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ RUN_LOGS = folders.BEST  # in the log directory
 
 @dataclass(frozen=True)
 class Chosen:
-    """Best configuration, as sent by node 0. args: the resulting options of the program. port: of the
-    muster of the run."""
+    """Best configuration, as sent by node 0. args: options of the program for this configuration. port: port of
+    the muster of the run."""
 
     config: Mapping[str, Any]
     args: Mapping[str, str]
@@ -34,13 +34,13 @@ class Chosen:
 
 
 def read(body: Mapping[str, Any]) -> Chosen:
-    """Read a message of node 0. Raises ValueError, TypeError or LookupError."""
+    """Return the best configuration in a message of node 0. Raises ValueError, TypeError or LookupError."""
     args = {str(name): str(value) for name, value in dict(body["args"]).items()}
     return Chosen(dict(body["config"]), args, int(body["port"]))
 
 
 def command_line(site: Site, search: Search) -> list[str]:
-    """Return the line with the command that starts the program with the best, [] without a best."""
+    """Return a line with the command that starts the program with the best configuration, [] without one."""
     if not search.best:
         return []
     options = site.request.options
@@ -52,17 +52,17 @@ def command_line(site: Site, search: Search) -> list[str]:
 
 def process(site: Site, chosen: Chosen) -> Process:
     """Write the configuration, and return the run as the user would start it in this container. The
-    muster of the run has another port than that of the search."""
+    muster of the run has another port than the muster of the search."""
     job, logs = site.plan.job, _logs(site)
     config = join(folders.node(logs, job.node_index), CONFIG)
     disk.write(config, json.dumps(chosen.config, indent=1).encode() + b"\n", 0o644)
     args = words.changed(job.program.args, config, chosen.args)
-    here = {
+    changed = {
         settings.METHOD.value: site.plan.method,
         settings.MUSTER_PORT.value: str(chosen.port),
         settings.LOG_DIR.value: logs,
     }
-    options = _options({**site.request.options, **here})
+    options = _options({**site.request.options, **changed})
     of_search = [name for variable in tuning.VARIABLES for name in variable.names]
     return Process(
         name="run",
@@ -75,12 +75,12 @@ def process(site: Site, chosen: Chosen) -> Process:
 
 
 def _logs(site: Site) -> str:
-    """Return the log directory of the run: not the search's own, so that both verdicts are kept."""
+    """Return the log directory of the run. It differs from that of the search, so that both verdicts are kept."""
     return join(settings.log_dir(reader_of(site.request)), RUN_LOGS)
 
 
 def _options(values: Mapping[str, str]) -> list[str]:
-    """Return the options of `run` as words, without options of the search alone."""
+    """Return options as words, without those that only `tune` has."""
     of_search = {variable.value for variable in tuning.VARIABLES}
     return [_option(name, value) for name, value in values.items() if name not in of_search]
 

@@ -1,4 +1,4 @@
-"""The command `ranklaunch tune`: from its command line to the verdict of the search."""
+"""Command `ranklaunch tune`: from the command line to the verdict of the search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USAGE = "ranklaunch tune [OPTIONS] -- PROGRAM [ARGS...]"
 
 
 def is_dry(argv: list[str], env: Mapping[str, str]) -> options.CommandLine | None:
-    """Return the options if the search is only to be shown, else None."""
+    """Return the command line if the search is only to be shown (--dry-run), else None."""
     command_line = _read(argv, env)
     return command_line if sites.reader_of(command_line.request).get(tuning.DRY_RUN) else None
 
@@ -38,7 +38,7 @@ def _read(argv: list[str], env: Mapping[str, str]) -> options.CommandLine:
 
 
 def show(command_line: options.CommandLine) -> int:
-    """Print the space, pruned candidates with reasons, and the order. Start and write nothing."""
+    """Print the candidates, the pruned ones with reasons, and the order. Start and write nothing."""
     site = sites.make(command_line.request)
     settings = sites.settings(site)
     search = Search(settings, sites.known(site, settings))
@@ -51,7 +51,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     kept: list[Folder] = []
 
     def make_plan(request: Request) -> Plan:
-        """Return the plan of the search. Called again if a rank table changes the nodes' places."""
+        """Return the plan of the search. Is called again if a rank table changes the order of the nodes."""
         site = sites.make(request)
         muster = site.plan.muster
         key = wire.job_key(secret(muster, request.env), site.plan.job.name) if muster else b""
@@ -59,7 +59,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         if kept:
             kept[0].site = site
         else:
-            sites.settings(site)  # refuse wrong settings before anything is waited for
+            sites.settings(site)  # refuse wrong settings before any wait
             kept.append(Folder(site))
         return sites.plan_of_search(site)
 

@@ -1,4 +1,4 @@
-"""Node 0's part in a search: gives nodes their experiments, and feeds results to the search."""
+"""Part of node 0 in a search: sends experiments to nodes, and hands their results to the search."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ranklaunch.tune.table import CONSOLE_UNITS
 
 
 class Running:
-    """An experiment, and the nodes on which it has not ended. led: True once the other nodes know
-    the ports of the first."""
+    """Experiment in progress. nodes: nodes on which the experiment has not ended. led: True once the other
+    nodes have the order with the ports of the first node."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -36,7 +36,7 @@ class Running:
 
 
 class Coordinator:
-    """Gives nodes their orders, ends experiments that hang, and feeds results to the search."""
+    """Sends orders to nodes, ends experiments that hang, and hands results to the search."""
 
     def __init__(self, attempt: Attempt, folder: Folder, search: Search) -> None:
         self.search = search
@@ -54,7 +54,7 @@ class Coordinator:
         self._fill()
 
     def on_message(self, node: int, body: Mapping[str, Any]) -> None:
-        """Read a node's message, and act in a later turn of the loop. Raises ValueError, TypeError
+        """Read a message of a node, and act in a later turn of the loop. Raises ValueError, TypeError
         or LookupError."""
         running = self._running.get(body["name"])
         if not running or node not in running.nodes:
@@ -70,7 +70,7 @@ class Coordinator:
     # Experiments
 
     def _fill(self) -> None:
-        """Start experiments on the free nodes; end the search if none runs and none is left."""
+        """Start experiments on the free nodes; end the search if none runs and none remains."""
         for chosen in self.search.next(len(self._free)):
             self._start(chosen)
         if not self._running and not self._over:
@@ -106,7 +106,7 @@ class Coordinator:
         running.nodes.discard(node)
         if result:
             running.result = result
-            if not running.led:  # the other nodes never got the order
+            if not running.led:  # the other nodes have never got the order
                 running.nodes.clear()
         if running.nodes or running.order.name not in self._running or self._attempt.ending:
             return
@@ -127,7 +127,7 @@ class Coordinator:
         self._attempt.say(self._progress(result))
 
     def _finish(self) -> None:
-        """Tell all nodes that the search is over, or to start the program with the best."""
+        """Tell all nodes that the search is over, or to start the program with the best configuration."""
         search, attempt = self.search, self._attempt
         if not search.best:
             code, reason = failure(search)
@@ -151,11 +151,11 @@ class Coordinator:
         )
 
     def _tell(self, body: Mapping[str, Any], nodes: Sequence[int]) -> None:
-        """nodes: () for all. Raises ConfigError."""
+        """Send a message to nodes, () for all of them. Raises ConfigError."""
         try:
             self._attempt.nodes.tell_nodes(TOPIC, body, nodes)
         except WireError as error:
-            msg = f"the DeepSpeed configuration cannot be told to the nodes: {error}"
+            msg = f"the DeepSpeed configuration cannot be sent to the nodes: {error}"
             raise ConfigError(msg) from None
 
     # Console lines
@@ -176,7 +176,7 @@ class Coordinator:
             return f"{result.metrics[metric]:.4g} {table.unit(metric, result, CONSOLE_UNITS)}"
         if result.kind == PROFILE and result.status == OK:
             count = result.info.get("num_params", 0)
-            return f"{count:,.0f} parameters" if count else "it tells no count of parameters"
+            return f"{count:,.0f} parameters" if count else "no count of parameters"
         return f"{result.status}{f' ({result.reason})' if result.reason else ''}"
 
     def _time_left(self, planned: int) -> str:
@@ -193,7 +193,7 @@ def _duration(seconds: float) -> str:
 
 
 def failure(search: Search) -> tuple[int, str]:
-    """Return the exit code of the first configuration that failed, and the reason of the search."""
+    """Return the exit code of the first configuration that failed, and the reason for the failure of the search."""
     bad = [result for result in search.results if result.kind != PROFILE and result.status != OK]
     if not bad:
         return ConfigError.exit_code, f"no configuration can be tried: {search.reason}"
@@ -208,14 +208,14 @@ def failure(search: Search) -> tuple[int, str]:
 
 
 def read_result(body: Mapping[str, Any], order: Order) -> Result:
-    """Read a result from a message. Raises ValueError, TypeError or LookupError."""
+    """Return the result in a message. Raises ValueError, TypeError or LookupError."""
     result = Result(**{name: body[name] for name in names(Result)})
     if result.kind not in KINDS or result.status not in STATUSES or not NAME.fullmatch(result.name):
-        msg = f"{result.name!r:.80} is {result.kind!r:.80} and {result.status!r:.80}"
+        msg = f"a result with name {result.name!r:.80}, kind {result.kind!r:.80} and status {result.status!r:.80}"
         raise ValueError(msg)
     for numbers in (result.metrics, result.info):
         if not all(type(value) in (int, float) for value in numbers.values()):
-            msg = f"{result.name}: numbers are missing"
+            msg = f"{result.name}: a metric is no number"
             raise ValueError(msg)
     if (result.name, result.kind) != (order.name, order.kind):
         msg = f"a result of {result.name!r:.80} in place of {order.name}"

@@ -22,7 +22,7 @@ from ranklaunch.tune import metrics, words
 from ranklaunch.tune.experiments.site import COMMAND, CONFIG, LOG, NAME, Site, program_words
 from ranklaunch.tune.model import Experiment
 
-# Settings that tune passes to each run as options, or has handled itself.
+# Settings that tune passes to each run as options of its own, or handles itself.
 OURS = (
     settings.PLATFORM, settings.METHOD, settings.NODES, settings.SLOTS, settings.HOSTS,
     settings.NODE_INDEX, settings.LOG_DIR, settings.ENV_FILE, settings.JOB_NAME, settings.ATTEMPT,
@@ -33,7 +33,7 @@ NOT_INHERITED = (
     *OURS, settings.RANK_TABLE, settings.TERMINATION_LOG, settings.SECRET, settings.SECRET_FILE,
     settings.JOB_UID, tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS,
 )  # fmt: skip
-# Variables that may name DeepSpeed's configuration among other words.
+# Variables with words of the launcher, among which DeepSpeed's configuration may be named.
 EXTRAS = (
     "RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",
     "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",
@@ -43,8 +43,8 @@ EXTRAS = (
 
 @dataclass(frozen=True)
 class Order:
-    """An experiment and its nodes, as node 0 decided. nodes: indices, the first of them leads.
-    ports: of the rendezvous and of the muster, free on the first node."""
+    """Experiment and its nodes, by decision of node 0. nodes: indices; the first node leads. ports: of the
+    rendezvous and of the muster, free on the first node."""
 
     name: str
     kind: str
@@ -64,7 +64,7 @@ class Order:
 
 
 def read(body: Mapping[str, Any]) -> Order:
-    """Read an order from a message. Raises ValueError, TypeError or LookupError."""
+    """Return the order in a message. Raises ValueError, TypeError or LookupError."""
     order = Order(**{name: body[name] for name in names(Order)})
     if not NAME.fullmatch(order.name) or type(order.config) is not dict:
         msg = f"an experiment called {order.name!r:.80}"
@@ -88,10 +88,10 @@ def clear_folder(site: Site, order: Order) -> None:
 def process(site: Site, order: Order) -> Process:
     """Write the files of this node's run, and return the run."""
     job, folder = site.plan.job, site.folder(order.name)
-    own = order.nodes.index(job.node_index)
-    ending = f"_{own}" if own else ""
+    index = order.nodes.index(job.node_index)
+    ending = f"_{index}" if index else ""
     config = join(folder, CONFIG)
-    if not own or not os.path.exists(config):
+    if not index or not os.path.exists(config):
         disk.write(
             config,
             json.dumps(metrics.placed(order.experiment, folder), indent=1).encode() + b"\n",
@@ -99,7 +99,7 @@ def process(site: Site, order: Order) -> Process:
         )
     made, unset = _environment(site, order, config)
     args = words.changed(job.program.args, config, order.args)
-    argv = (*own_command(), "run", *_options(site, order, own), "--", *program_words(site), *args)
+    argv = (*own_command(), "run", *_options(site, order, index), "--", *program_words(site), *args)
     shown = _shell_command(site, argv, made, unset)
     disk.write(join(folder, f"{COMMAND}{ending}"), shown.encode(errors="surrogateescape"), 0o600)
     secret = {settings.SECRET.names[0]: site.secret(order.name)} if len(order.nodes) > 1 else {}
@@ -114,7 +114,8 @@ def process(site: Site, order: Order) -> Process:
     )
 
 
-def _options(site: Site, order: Order, own: int) -> list[str]:
+def _options(site: Site, order: Order, index: int) -> list[str]:
+    """Return the options of this node's run. index: of this node among the nodes of the experiment."""
     job = site.plan.job
     return [
         f"{settings.PLATFORM.option}=local",
@@ -125,28 +126,28 @@ def _options(site: Site, order: Order, own: int) -> list[str]:
         f"{settings.JOB_NAME.option}={job.name}-{order.name}",
         f"{settings.LOG_DIR.option}={join(site.folder(order.name), 'logs')}",
         f"{settings.PRE_START.option}=off",
-        *(_meeting(site, order, own) if len(order.nodes) > 1 else [f"{settings.NODES.option}=1"]),
+        *(_meeting(site, order, index) if len(order.nodes) > 1 else [f"{settings.NODES.option}=1"]),
         *passed_on(site.request.options, OURS),
     ]
 
 
-def _meeting(site: Site, order: Order, own: int) -> list[str]:
+def _meeting(site: Site, order: Order, index: int) -> list[str]:
     """Return the options by which the nodes of one experiment meet."""
     hosts = [site.plan.job.nodes[node].host for node in order.nodes]
-    where = f"{settings.MASTER_ADDR.option}={hosts[0]}"
+    address = f"{settings.MASTER_ADDR.option}={hosts[0]}"
     if all(hosts):
-        where = f"{settings.HOSTS.option}={','.join(hosts)}"
+        address = f"{settings.HOSTS.option}={','.join(hosts)}"
     return [
         f"{settings.NODES.option}={len(order.nodes)}",
-        where,
-        f"{settings.NODE_INDEX.option}={own}",
+        address,
+        f"{settings.NODE_INDEX.option}={index}",
         f"{settings.MUSTER_PORT.option}={order.ports[1]}",
     ]
 
 
 def _environment(site: Site, order: Order, config: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return variables to add for the run, and names to remove. A variable that names the user's
-    configuration names the experiment's instead."""
+    """Return the variables to set for the run, and the names to remove. In variables, the path of the user's
+    configuration is replaced by that of the experiment's."""
     env = site.request.env
     kept = {settings.OUTER_RUN, *of_image(env)}
     unset = [name for name in of_platforms(env, NOT_INHERITED) if name in env and name not in kept]
@@ -157,7 +158,7 @@ def _environment(site: Site, order: Order, config: str) -> tuple[dict[str, str],
             made[name] = config
         elif name in EXTRAS and any(path in value for path in paths):
             made[name] = _replaced(value, paths, config)
-    # The container goes on: the run must not leave the container's last message.
+    # The container continues after the run: the run must not write the container's termination message.
     made[settings.TERMINATION_LOG.names[0]] = join(site.folder(order.name), "no-termination-log")
     made[MASTER_PORT.names[0]] = str(order.ports[0])
     return made, tuple(name for name in unset if name not in made)
@@ -170,12 +171,12 @@ def _replaced(value: str, paths: set[str], config: str) -> str:
 
 
 def _shell_command(site: Site, argv: Sequence[str], env: Mapping[str, str], unset: Sequence[str]) -> str:
-    """Return the same run as a shell command, without secrets: on several nodes, the user has to
-    set a RANKLAUNCH_SECRET."""
+    """Return the run as a shell command for the user, without secrets: on several nodes, the user has to
+    set RANKLAUNCH_SECRET."""
     kept = {name: value for name, value in env.items() if name != settings.TERMINATION_LOG.names[0]}
-    before = [
+    changes = [
         *(word for name in unset for word in ("-u", name)),
         *(f"{name}={value}" for name, value in kept.items()),
     ]
-    command = ["env", *before, *argv] if before else list(argv)
+    command = ["env", *changes, *argv] if changes else list(argv)
     return f"cd {shlex.quote(site.plan.job.folder or site.request.cwd)} &&\n{shlex.join(command)}\n"

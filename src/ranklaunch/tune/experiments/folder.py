@@ -1,4 +1,4 @@
-"""The folder of a search: its lock, the results of earlier starts, and the files with results."""
+"""Folder of a search: its lock, the results of earlier starts, and the files with results."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ranklaunch.tune.search import Search
 
 
 class Folder:
-    """site: replaced when a rank table changes the nodes' places."""
+    """Folder of a search. site: replaced when a rank table changes the order of the nodes."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
         self._began = time.monotonic()
-        self._locks: dict[str, int] = {}  # by folder, open descriptors that keep other searches out
+        self._locks: dict[str, int] = {}  # open descriptors that hold the lock, by folder
 
     def lock(self) -> str:
-        """Lock the folders against other searches. Return "", or a folder that another one uses."""
+        """Lock the folders against other searches. Return "", or the folder that another search uses."""
         for folder in sorted({self.site.results, self.site.exps} - self._locks.keys()):
             disk.make_folder(folder)
             fd = disk.lock(folder)
@@ -33,7 +33,7 @@ class Folder:
         return ""
 
     def begin(self, say: Callable[[str], None]) -> Search:
-        """Return the search with the results of earlier starts, and print its size."""
+        """Return the search with the results of earlier starts. Print the number of candidates, and warnings."""
         settings = sites.settings(self.site)
         known = sites.known(self.site, settings)
         search = Search(settings, known)
@@ -47,7 +47,7 @@ class Folder:
         return search
 
     def write(self, search: Search) -> None:
-        """Write all results up to now. Files are renamed into place: readers never see half of one."""
+        """Write all results so far. Files are renamed into place: readers never see an incomplete file."""
         seconds = time.monotonic() - self._began
         self._write(results.RESULTS, results.document_text(search, seconds))
         self._write(results.PLOT, plot.drawn(search))
@@ -55,7 +55,7 @@ class Folder:
             self._write(results.OPTIMAL, results.optimal_text(search))
 
     def close(self, search: Search, say: Callable[[str], None]) -> None:
-        """Write and print the results at the end of a search, whatever ended it."""
+        """Write and print the results at the end of a search, for any end."""
         lines = [*table.lines(search), *best.command_line(self.site, search)]
         try:
             self.write(search)
@@ -68,7 +68,7 @@ class Folder:
             say(line)
 
     def summary(self, search: Search) -> str:
-        """Return the best configuration in one sentence, for the verdict."""
+        """Return one sentence about the best configuration, for the verdict."""
         chosen, metric = search.best, search.settings.metric
         assert chosen
         value = f"{chosen.metrics[metric]:.4g} {table.unit(metric, chosen, table.CONSOLE_UNITS)}"

@@ -1,4 +1,4 @@
-"""The outcome of an experiment on one node, from files of its `ranklaunch run` and its program."""
+"""Outcome of an experiment on one node, from files of its `ranklaunch run` and of its program."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ MEMORY = re.compile(
 )
 MOST_VERDICT = 16 * 1024 * 1024  # bytes
 MOST_REASON = 300  # characters
-MOST_FIGURES = 1024 * 1024  # bytes of a file of figures
+MOST_FIGURES = 1024 * 1024  # bytes of DeepSpeed's file with figures
 MOST_OF_LOG = 4 * metrics.MOST_OUTPUT  # bytes at the end of a log
 
 
 def attempt(site: Site, order: Order) -> str:
-    """Return the newest attempt folder of this node's run, which is in the log directory itself if
+    """Return the newest attempt folder of this node's run. The folder is in the log directory itself if
     the run failed before it knew its nodes."""
     logs, files = join(site.folder(order.name), "logs"), DiskFiles()
-    own = folders.node(logs, order.nodes.index(site.plan.job.node_index))
-    here = own if files.names(own) else logs
-    return folders.attempt(here, folders.newest(files.names(here)))
+    of_node = folders.node(logs, order.nodes.index(site.plan.job.node_index))
+    parent = of_node if files.names(of_node) else logs
+    return folders.attempt(parent, folders.newest(files.names(parent)))
 
 
 def verdict(site: Site, order: Order) -> dict[str, Any] | None:
-    """Return the verdict of this node's run, or None. Copy it to the experiment's folder."""
+    """Return the verdict of this node's run, None without one. Copy the file to the experiment's folder."""
     try:
         data = disk.read(disk.own(join(attempt(site, order), folders.VERDICT)), MOST_VERDICT)
         result = json.loads(data)
@@ -52,12 +52,12 @@ def verdict(site: Site, order: Order) -> dict[str, Any] | None:
 
 
 def status(verdict: Mapping[str, Any] | None, code: int, hung_after_s: float) -> tuple[str, str]:
-    """Return one of `model.STATUSES`, and the reason. hung_after_s: the time limit if that ended
+    """Return one of `model.STATUSES`, and the reason. hung_after_s: the time limit if the limit ended
     the experiment, else 0."""
     if hung_after_s:
-        return HUNG, f"it had not ended after {hung_after_s:g} s"
+        return HUNG, f"no end within {hung_after_s:g} s (--experiment-timeout)"
     if not verdict:
-        return FAILED, f"its ranklaunch ended with exit code {code} and left no verdict"
+        return FAILED, f"its ranklaunch run exited with code {code} and wrote no verdict"
     if verdict.get("outcome") == "succeeded":
         return OK, ""
     reason = str(verdict.get("reason", ""))[:MOST_REASON]
@@ -65,8 +65,8 @@ def status(verdict: Mapping[str, Any] | None, code: int, hung_after_s: float) ->
 
 
 def _is_by_memory(verdict: Mapping[str, Any]) -> bool:
-    """True if the kernel counted a kill for memory, or a process that failed printed an error of
-    memory: the culprit, or another that ended by itself."""
+    """Return True if the kernel killed a process for memory, or if a process that failed printed an error of
+    memory. Processes that failed: the culprit, and others that ended by themselves."""
     culprits = (verdict.get("culprit"), *(verdict.get("failures") or ()))
     failures = [each for each in culprits if isinstance(each, dict)]
     if any(failure.get("out_of_memory") for failure in failures):
@@ -81,8 +81,8 @@ def _lines(failure: Mapping[str, Any]) -> list[str]:
 
 
 def result(site: Site, order: Order, status: str, reason: str, code: int, seconds: float) -> Result:
-    """Return the result of an experiment that this node leads. A profile run without figures ended
-    well all the same: nothing is pruned then."""
+    """Return the result of an experiment that this node leads. A profile run with facts of the model counts as
+    OK, with any exit code; without such facts nothing is pruned."""
     folder, files = site.folder(order.name), DiskFiles()
     bare = Result(order.name, order.kind, status, {}, {}, seconds, reason, code, folder)
     if order.kind == PROFILE:
@@ -94,19 +94,19 @@ def result(site: Site, order: Order, status: str, reason: str, code: int, second
     figures = text_of(files, join(folder, metrics.METRICS_FILE), MOST_FIGURES)
     measured = metrics.measured(order.experiment, figures, _output(site, order))
     if not measured.metrics:
-        reason = "it ended well, and nothing tells how fast it was"
+        reason = "it succeeded, but its output shows no speed: print steps or samples a second (docs/tuning.md)"
         return replace(bare, status=NO_METRIC, reason=reason)
     return replace(bare, metrics=dict(measured.metrics), reason="")
 
 
 def _output(site: Site, order: Order) -> str:
-    """Return the end of rank 0's log, or else of the log of the whole run."""
-    own = end_of(folders.rank_log(attempt(site, order), 0))
-    return own or end_of(join(site.folder(order.name), LOG))
+    """Return the end of rank 0's log, else the end of the log of the whole run."""
+    of_rank = end_of(folders.rank_log(attempt(site, order), 0))
+    return of_rank or end_of(join(site.folder(order.name), LOG))
 
 
 def end_of(log: str) -> str:
-    """Return the end of a log, with escapes for bytes that are no UTF-8; "" if there is no log."""
+    """Return the end of a log, "" if it cannot be read. Bytes that are no UTF-8 are replaced."""
     try:
         with open(disk.own(log), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - MOST_OF_LOG))

@@ -1,4 +1,4 @@
-"""The site of a search: the user's job, on whose nodes experiments run, and their paths."""
+"""Site of a search: the user's job, on whose nodes experiments run, and the paths of the search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ranklaunch.env import settings as job_settings
 from ranklaunch.env import tuning
 from ranklaunch.env.reader import Reader, Variable
-from ranklaunch.errors import ConfigError, unreadable
+from ranklaunch.errors import ConfigError, counted, unreadable
 from ranklaunch.files import absolute, join
 from ranklaunch.plan import ds_config
 from ranklaunch.plan.model import NODES, Plan
@@ -25,7 +25,7 @@ from ranklaunch.verdict import folders
 METHODS = ("deepspeed", "torchrun", "accelerate", "spawn")
 FOLDER = folders.TUNE  # in the log directory
 VERDICT, CONFIG, COMMAND, LOG = folders.VERDICT, "ds_config.json", folders.COMMAND, "log"
-TOPIC = "tune"  # of messages over the muster
+TOPIC = "tune"  # topic of messages over the muster
 NAME = re.compile(r"[A-Za-z0-9][\w.+=,-]{0,200}")  # of an experiment and its folder
 AUTOTUNING = "--autotuning"
 NODE_GRACE_S = 5.0  # beyond the grace of an experiment, which ends its own ranks first
@@ -33,10 +33,11 @@ NODE_GRACE_S = 5.0  # beyond the grace of an experiment, which ends its own rank
 
 @dataclass(frozen=True)
 class Site:
-    """plan: of the user's whole job. config: path of the user's DeepSpeed configuration. text: its
-    content. exps: folder of the experiments. results: folder of the results. timeout_s: for each
-    experiment. run: start the program with the best. key: secret of the job, the source of each
-    experiment's secret. same: digest required of results of an earlier start.
+    """Job and paths of a search. plan: of the user's whole job. config: path of the user's DeepSpeed
+    configuration. text: content of this file. exps: folder of the experiments. results: folder of the
+    results. timeout_s: limit of each experiment. run: start the program with the best configuration.
+    key: secret of the job, from which the secret of each experiment is made. same: digest that results of
+    an earlier start must have.
     """
 
     plan: Plan
@@ -52,7 +53,7 @@ class Site:
 
     @property
     def grace_s(self) -> float:
-        """Seconds that an experiment has to end."""
+        """Return the seconds that an experiment has to end after a stop request."""
         return self.plan.limits.grace_s
 
     def folder(self, name: str) -> str:
@@ -67,9 +68,9 @@ def reader_of(request: Request) -> Reader:
 
 
 def make(request: Request, key: bytes = b"") -> Site:
-    """Read a request. Raises ConfigError."""
+    """Return the site of a request. Raises ConfigError."""
     reader = reader_of(request)
-    # The batch sizes need not fit: the search replaces them.
+    # The user's batch sizes need not be consistent: the search replaces them.
     options = {**request.options, job_settings.CHECK_BATCH.value: "off"}
     plan = make_plan(replace(request, options=options))
     _require(plan)
@@ -95,11 +96,11 @@ def make(request: Request, key: bytes = b"") -> Site:
 
 
 def plan_of_search(site: Site) -> Plan:
-    """Return the plan of the search itself: the nodes meet as the nodes of the job would; it has no
-    processes, as these follow from the search."""
+    """Return the plan of the search itself. The nodes meet as the nodes of the job would. The plan has no
+    processes: the search decides about these later."""
     plan = site.plan
-    wanted = {variable.value: value for variable in tuning.VARIABLES if (value := _compared(site, variable))}
-    facts = {"command": "tune", "ds_config": site.same, **wanted}
+    compared = {variable.value: value for variable in tuning.VARIABLES if (value := _compared(site, variable))}
+    facts = {"command": "tune", "ds_config": site.same, **compared}
     return replace(
         plan,
         processes=(),
@@ -129,23 +130,23 @@ def _compared(site: Site, variable: Variable[object]) -> str:
 def _require(plan: Plan) -> None:
     if plan.method not in METHODS:
         msg = (
-            f"method {plan.method}: tune knows {', '.join(METHODS)}; --method (RANKLAUNCH_METHOD) names one, whatever the job will be "
-            "run with: DeepSpeed's configuration has nothing to do with what starts the ranks"
+            f"method {plan.method}: tune supports {', '.join(METHODS)}; set one of these by --method (RANKLAUNCH_METHOD): the job itself "
+            "may use another one later, as the best configuration does not depend on the launcher"
         )
         raise ConfigError(msg)
     if any(AUTOTUNING in word for process in plan.processes for word in process.argv):
         msg = f"{AUTOTUNING} is DeepSpeed's own search: leave it out for ranklaunch tune, or start ranklaunch run with it"
         raise ConfigError(msg)
     if plan.followers or plan.job.idle:
-        msg = "tune starts every experiment on its nodes itself: leave out what has DeepSpeed start ranks on other nodes, or some of them"
+        msg = "tune starts each experiment on its nodes itself: leave out options by which DeepSpeed starts or skips other nodes"
         raise ConfigError(msg)
 
 
 def _config(reader: Reader, plan: Plan) -> tuple[str, str]:
-    """Return the path of the user's DeepSpeed configuration, and its text."""
+    """Return the path and the text of the user's DeepSpeed configuration. Raises ConfigError."""
     named = reader.get(tuning.DS_CONFIG) or ds_config.path_of(plan.job.program.args)
     if not named:
-        msg = f"no DeepSpeed configuration: neither does the program have --deepspeed_config FILE, nor does {tuning.DS_CONFIG.both} say one"
+        msg = f"no DeepSpeed configuration: give the program --deepspeed_config FILE, or set {tuning.DS_CONFIG.both}"
         raise ConfigError(msg)
     path = absolute(named, plan.job.folder or reader.cwd)
     try:
@@ -154,17 +155,17 @@ def _config(reader: Reader, plan: Plan) -> tuple[str, str]:
         msg = f"the DeepSpeed configuration {path}: {unreadable(error)}"
         raise ConfigError(msg) from None
     if text is None:
-        msg = f"the DeepSpeed configuration {path} is not there, or cannot be read"
+        msg = f"the DeepSpeed configuration {path} does not exist or cannot be read"
         raise ConfigError(msg)
     autotuning.loads(text, path)
     return path, text
 
 
 def _digest(plan: Plan, text: str) -> str:
-    """Return a digest, equal on all nodes, and in each start whose results are to count."""
+    """Return a digest of configuration, program, launcher and accelerator: equal on all nodes, and in starts with comparable results."""
     config = autotuning.loads(text, "")
-    own = {key: value for key, value in config.items() if key != autotuning.SECTION}
-    facts = [own, plan.job.program.path, plan.method, plan.job.accelerator]
+    without_section = {key: value for key, value in config.items() if key != autotuning.SECTION}
+    facts = [without_section, plan.job.program.path, plan.method, plan.job.accelerator]
     text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
@@ -181,13 +182,13 @@ def settings(site: Site) -> Settings:
     least = min(node.slots for node in job.nodes)
     slots = reader.get(tuning.EXP_SLOTS) or least
     if nodes > len(job.nodes):
-        reader.problem(f"{reader.described(tuning.EXP_NODES)}: the job has {len(job.nodes)}")
+        reader.problem(f"{reader.described(tuning.EXP_NODES)}: the job has {counted(len(job.nodes), 'node')}")
     if 1 < nodes < len(job.nodes) and not all(node.host for node in job.nodes):
         reader.problem(
-            f"{reader.described(tuning.EXP_NODES)}: nodes other than node 0 cannot meet where {job_settings.HOSTS.both} names none"
+            f"{reader.described(tuning.EXP_NODES)}: experiments without node 0 need the names of all hosts: set {job_settings.HOSTS.both}"
         )
     if slots > least:
-        reader.problem(f"{reader.described(tuning.EXP_SLOTS)}: the node that has the fewest slots has {least}")
+        reader.problem(f"{reader.described(tuning.EXP_SLOTS)}: the node with the fewest slots has {least}")
     reader.check()
     size, _ = device_memory(site, slots)
     return autotuning.settled(

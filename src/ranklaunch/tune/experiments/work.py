@@ -13,13 +13,13 @@ from ranklaunch.tune.experiments.folder import Folder
 from ranklaunch.tune.experiments.site import TOPIC
 from ranklaunch.tune.experiments.worker import Worker
 
-ENDS_S = 5.0  # beyond the grace: for another search to end
+ENDS_S = 5.0  # beyond the grace, for another search to end
 LOOK_S = 0.2
 
 
 class Tuning:
-    """Implements `ranklaunch.supervise.context.Work`. The end of one experiment decides nothing; the
-    search ends when node 0 says so."""
+    """Work of an attempt (`ranklaunch.supervise.context.Work`) that is a search. The end of one experiment does
+    not end the attempt; the search ends by a message of node 0."""
 
     def __init__(self, attempt: Attempt, folder: Folder) -> None:
         self._attempt = attempt
@@ -45,23 +45,23 @@ class Tuning:
         self._worker.on_end(child)
 
     def close(self) -> None:
-        """Write and print the results, whatever ended the search."""
+        """Write and print the results, for any end of the search."""
         if self._coordinator:
             self._folder.close(self._coordinator.search, self._attempt.say)
 
     def _lock(self) -> None:
-        """Wait until no other search uses the folder: one whose outer process was killed has the
+        """Wait until no other search uses the folder: a search whose outer process was killed has the
         grace to end its experiments. Raises WaitError after that time."""
         attempt = self._attempt
         until = attempt.loop.clock() + attempt.plan.limits.grace_s + ENDS_S
         waits = False
         while (busy := self._folder.lock()) and not attempt.ending:
-            left_s = until - attempt.loop.clock()
-            if left_s <= 0:
+            remaining_s = until - attempt.loop.clock()
+            if remaining_s <= 0:
                 msg = f"another search is at work in {busy}: wait for its end, or give this one a --log-dir of its own"
                 raise WaitError(msg)
             if not waits:
-                attempt.say(f"tune: another search is at work in {busy}; waiting for its end, {left_s:.0f} s at most")
+                attempt.say(f"tune: another search is at work in {busy}; waiting for its end, {remaining_s:.0f} s at most")
             waits = True
             attempt.loop.run_until(lambda: attempt.ending is not None, attempt.loop.clock() + LOOK_S)
 

@@ -1,4 +1,4 @@
-"""A node's part in a search: starts its run of each experiment, and reports the end to node 0."""
+"""Part of each node in a search: starts the node's run of each experiment, and reports the end to node 0."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ranklaunch.tune.experiments.folder import Folder
 from ranklaunch.tune.experiments.site import NODE_GRACE_S, TOPIC, Site
 
 LOOK_S = 0.05
-LEFTOVERS_S = 1.0  # for leftovers of an experiment to end by themselves, before they are killed
+LEFTOVERS_S = 1.0  # time for leftover processes of an experiment to end by themselves, before they are killed
 
 
 class Worker:
-    """Runs one experiment at a time. The first node of an experiment leads: it chooses free ports
-    for the others, and measures the speed."""
+    """Runs one experiment at a time. The first node of an experiment leads: this node chooses free ports
+    for the other nodes, and measures the speed."""
 
     def __init__(self, attempt: Attempt, folder: Folder) -> None:
         self._attempt = attempt
@@ -46,8 +46,8 @@ class Worker:
             action()
 
     def on_message(self, node: int, body: Mapping[str, Any]) -> None:
-        """Read a message of node 0, and act in a later turn of the loop: a failure of the action is
-        then no mistake in the message. Raises ValueError, TypeError or LookupError."""
+        """Read a message of node 0, and act in a later turn of the loop, so that a failure of the action does
+        not count as a damaged message. Raises ValueError, TypeError or LookupError."""
         action = self._action(body)
         if action and self._early is not None:
             self._early.append(action)
@@ -55,7 +55,7 @@ class Worker:
             self._attempt.loop.after(0, action)
 
     def _action(self, body: Mapping[str, Any]) -> Callable[[], None] | None:
-        """Return None for a message of a later version."""
+        """Return the action for a message, None for an unknown message of a later version."""
         kind = body["do"]
         if kind == "start":
             order = experiment.read(body["experiment"])
@@ -72,7 +72,7 @@ class Worker:
         return None
 
     def on_end(self, child: Child) -> None:
-        """End the leftovers of an experiment before the next one begins here."""
+        """End leftover processes of an experiment before the next one begins on this node."""
         if child is self._child:
             self._sweep(child, self._attempt.loop.clock() + LEFTOVERS_S)
 
@@ -90,7 +90,7 @@ class Worker:
         self._child = self._attempt.start_process(experiment.process(site, order), EXPERIMENT)
 
     def _stop(self, name: str, after_s: float) -> None:
-        """End a hung experiment: its run gets SIGTERM, and SIGKILL if it outlasts its own grace."""
+        """End a hung experiment: send SIGTERM to its run, and SIGKILL if the run outlasts its own grace."""
         child = self._child
         if not child or not child.alive or not self._order or self._order.name != name:
             return
@@ -131,7 +131,7 @@ class Worker:
 
 
 def _kill(child: Child) -> None:
-    """Kill a run whose supervisor does not end: the outer process of the run ends all processes below."""
+    """Kill a run whose supervisor does not end: the run's outer process then ends all of its processes."""
     if child.alive:
         child.told.append(signal.SIGKILL)
         tree.send(child.identity, signal.SIGKILL)

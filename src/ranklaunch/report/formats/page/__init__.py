@@ -1,1 +1,1 @@
-"""The page of a report: its template, style and script, and the values that they show. Pure."""
+"""HTML page of a report: template, style and script, and the values in it. Pure."""

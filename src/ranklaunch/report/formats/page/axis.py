@@ -1,4 +1,4 @@
-"""Places on the page: times as shares of the width, round numbers, spans wide enough to see."""
+"""Places on the page: times as shares of the width, round numbers for axes, spans merged until visible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ranklaunch.report.model import Span
 
 ZOOMS = (1, 4, 16, 64)
 TICKS = 6  # at most, in the visible part
-LEVELS = 3  # steps of a vertical axis, at most
+LEVELS = 3  # intervals of a vertical axis, at most
 MOST_SPANS = 400  # of a lane
 ROUND_S = (
     *(m * 10.0**e for e in range(-3, 1) for m in (1, 2, 5)),
@@ -43,7 +43,7 @@ class Axis:
         return long(end_of(span) - span.began)
 
     def merged(self, spans: Sequence[Span]) -> list[Span]:
-        """Return at most MOST_SPANS spans: the narrowest become part of their neighbours."""
+        """Return at most MOST_SPANS spans: the narrowest are merged with their neighbours."""
         least = self.seconds / 20_000
         result = list(_wide(spans, least))
         while len(result) > MOST_SPANS:
@@ -54,7 +54,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tick:
-    """Number on an axis. place: share of the width or of the height, as a percentage."""
+    """Number on an axis. place: share of the width or of the height, in percent. anchor: SVG text-anchor."""
 
     place: str
     text: str
@@ -70,7 +70,7 @@ def percent(share: float) -> str:
 
 
 def ruler(axis: Axis, zoom: int) -> Iterator[Tick]:
-    """Yield the ticks of the time line at a zoom."""
+    """Yield the ticks of the time line for a zoom factor."""
     for at in ticks(axis.seconds, TICKS * zoom):
         share = at / axis.seconds
         anchor = "start" if share < 0.02 / zoom else "end" if share > 1 - 0.06 / zoom else "middle"
@@ -79,7 +79,7 @@ def ruler(axis: Axis, zoom: int) -> Iterator[Tick]:
 
 
 def ticks(seconds: float, most: int) -> Iterator[float]:
-    """Yield round numbers of seconds, at most `most` and 0."""
+    """Yield round numbers of seconds: 0, and at most `most` more."""
     days = 86400.0 * math.ceil(seconds / most / 86400.0)
     step = next((step for step in ROUND_S if seconds / step <= most), days)
     yield from (number * step for number in range(int(seconds / step) + 1))
@@ -111,6 +111,6 @@ def end_of(span: Span) -> float:
 
 
 def middle(values: Iterable[float]) -> float:
-    """Return the median; of two values in the middle, the greater."""
+    """Return the median; of an even number of values, the greater one in the middle."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2]

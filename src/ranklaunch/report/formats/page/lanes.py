@@ -1,6 +1,6 @@
-"""The time line: spans and moments of each node, and of many nodes how many did what.
+"""Time line: spans and moments of each node; for many nodes, the number of nodes in each state.
 
-Places are shares of the width, so that width and zoom stretch time, and neither words nor signs.
+Places are shares of the width: so width and zoom stretch time, but neither words nor signs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ranklaunch.report.formats import words
 from ranklaunch.report.formats.page.axis import Axis, end_of
 from ranklaunch.report.model import Attempt, Mark, OnNode, Report, Round, Span
 
-MOST_NODES = 24  # with a lane of their own
-MOST_MARKS = 60  # of a lane
+MOST_NODES = 24  # lanes of single nodes
+MOST_MARKS = 60  # signs in a lane
 MOST_NAMES = 12  # rounds with a name
 MOST_TEXT = 300
-COLUMNS = 400  # of the lane that counts nodes
+COLUMNS = 400  # of the lane that counts nodes by state
 RUNNING = "running_s"
-LEFT_NOTHING, GONE = "left nothing", "gone before the end"
-EMPTY = {"missing": "nothing of it is here", "unread": "it cannot be read"}
+LEFT_NOTHING, GONE = "left no files", "gone before the end"
+EMPTY = {"missing": "no files of this node are here", "unread": "its files cannot be read"}
 
-# Kinds of spans, buckets first, then of moments with a sign: class and text.
+# Class and text of each kind of span (buckets first) and of each kind of moment with a sign.
 KINDS = {
     **{name: (name.removesuffix("_s"), text) for name, text in model.BUCKETS.items()},
     model.CONTAINER: ("container", "container starts"),
@@ -52,7 +52,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Line:
-    """One node over all rounds. notable: why it is worth a look. empty: text if it has no spans."""
+    """Lane of one node over all rounds. notable: reason to look at the node, "" for none. empty: text in place of spans."""
 
     node: int
     host: str
@@ -67,7 +67,7 @@ def look(item: Span | Mark) -> str:
 
 
 def called(item: Span | Mark) -> str:
-    """Return a span or a moment in words."""
+    """Return a span or a moment as text."""
     name = KINDS[_kind(item)][1]
     return f"{name}: {item.text[:MOST_TEXT]}" if item.text else name
 
@@ -77,7 +77,7 @@ def _kind(item: Span | Mark) -> str:
 
 
 def legend(items: Iterable[Span | Mark]) -> dict[str, str]:
-    """Return the looks of spans and moments, each with its texts."""
+    """Return the texts of the present kinds, by look (class)."""
     present = set(map(_kind, items))
     texts_of: dict[str, dict[str, None]] = {}
     for kind in filter(present.__contains__, KINDS):
@@ -94,7 +94,7 @@ def sums(spans: Iterable[Span]) -> str:
 
 
 def names(rounds: Sequence[tuple[Attempt, Round]], axis: Axis) -> Iterator[tuple[str, str, bool]]:
-    """Yield place and name of each round of several, and True for a name close behind another."""
+    """Yield (place, name, is_tight) of each round if there are several. is_tight: True for a name close behind another."""
     last = -1.0
     for attempt, each in rounds if 1 < len(rounds) <= MOST_NAMES else ():
         share = axis.share(each.began or 0.0)
@@ -113,13 +113,13 @@ def lines_of(report: Report) -> list[Line]:
         for each in attempt.rounds:
             for node in each.nodes:
                 nodes.setdefault(node.node, []).append((each, node))
-    notable, seen = _notable(report), report.accounting.steps_seen
+    notable, steps_seen = _notable(report), report.accounting.steps_seen
     return [
         Line(
             number,
             next((node.host for _, node in rounds if node.host), "")[:80],
-            [span for each, node in rounds for span in _spans(node, each, seen)],
-            _worth([mark for _, node in rounds for mark in node.marks]),
+            [span for each, node in rounds for span in _spans(node, each, steps_seen)],
+            _with_sign([mark for _, node in rounds for mark in node.marks]),
             notable.get(number, ""),
             EMPTY.get(rounds[-1][1].state, "it left no events"),
         )
@@ -128,12 +128,12 @@ def lines_of(report: Report) -> list[Line]:
 
 
 def _spans(node: OnNode, each: Round, steps_seen: bool) -> Iterator[Span]:
-    """Yield the spans of a node. If its ranks print no steps, its launch ends with the first step
-    of another node; if nobody prints any, nothing tells when it ended."""
-    own = any(process.steps for process in node.processes)
+    """Yield the spans of a node. If its ranks print no steps, its launch ends with the first step of another node. If no rank
+    of the job prints steps, the whole launch counts as running."""
+    prints_steps = any(process.steps for process in node.processes)
     until = each.first_step if steps_seen else float("-inf")
     for span in node.spans:
-        if span.kind != model.LAUNCH or own or until is None or until >= end_of(span):
+        if span.kind != model.LAUNCH or prints_steps or until is None or until >= end_of(span):
             yield span
             continue
         if span.began < until:
@@ -142,7 +142,7 @@ def _spans(node: OnNode, each: Round, steps_seen: bool) -> Iterator[Span]:
 
 
 def _notable(report: Report) -> dict[int, str]:
-    """Return why nodes are worth a look; the first reason counts."""
+    """Return the first reason to look at a node, by node."""
     last = report.attempts[-1]
     hang = words.standing(last)
     reasons = [(report.culprit.node, "failed first")] if report.culprit else []
@@ -157,25 +157,25 @@ def _notable(report: Report) -> dict[int, str]:
 
 
 def chosen(lines: Sequence[Line]) -> Sequence[Line]:
-    """Return all lines, or the notable and the first ones."""
+    """Return all lines; of many lines, the notable ones and then the first ones."""
     if len(lines) <= MOST_NODES:
         return lines
     first = sorted(lines, key=lambda line: (not line.notable, line.node))[: MOST_NODES // 2]
     return sorted(first, key=lambda line: line.node)
 
 
-def _worth(marks: Sequence[Mark]) -> list[Mark]:
-    """Return the marks that have a sign: the first and the last ones."""
-    with_sign = [mark for mark in marks if _kind(mark) in KINDS]
+def _with_sign(marks: Sequence[Mark]) -> list[Mark]:
+    """Return the marks that have a sign; of many marks, the first and the last ones."""
+    signs = [mark for mark in marks if _kind(mark) in KINDS]
     half = MOST_MARKS // 2
-    return with_sign if len(with_sign) <= MOST_MARKS else with_sign[:half] + with_sign[-half:]
+    return signs if len(signs) <= MOST_MARKS else signs[:half] + signs[-half:]
 
 
 # Many nodes at once
 
 
 def crowd(lines: Sequence[Line], axis: Axis) -> Iterator[tuple[str, str]]:
-    """Yield looks of spans and areas on each other: the share of nodes that look so, over time."""
+    """Yield (look, area) for each kind of span: stacked areas of the share of nodes in that state, over time."""
     changes: dict[str, list[float]] = {name: [0.0] * (COLUMNS + 2) for name, _ in KINDS.values()}
     for line in lines:
         for span in line.spans:
@@ -184,18 +184,19 @@ def crowd(lines: Sequence[Line], axis: Axis) -> Iterator[tuple[str, str]]:
                 rest = int(place) + 1 - place  # share of the column behind the place
                 changes[look(span)][int(place)] += by * rest
                 changes[look(span)][int(place) + 1] += by * (1 - rest)
-    below = [0.0] * COLUMNS
+    lower = [0.0] * COLUMNS
     for name, counts in changes.items():
         if any(counts):
-            above = [low + count / len(lines) for low, count in zip(below, accumulate(counts))]
-            yield name, _area(below, above)
-            below = above
+            upper = [low + count / len(lines) for low, count in zip(lower, accumulate(counts))]
+            yield name, _area(lower, upper)
+            lower = upper
 
 
-def _area(below: Sequence[float], above: Sequence[float]) -> str:
-    there = "L".join(f"{x} {_y(share)}H{x + 1}" for x, share in enumerate(above))
-    back = "L".join(f"{x + 1} {_y(share)}H{x}" for x, share in reversed([*enumerate(below)]))
-    return f"M{there}L{back}Z"
+def _area(lower: Sequence[float], upper: Sequence[float]) -> str:
+    """Return the SVG path of the area between two stepped lines: the upper one forwards, the lower one back."""
+    forwards = "L".join(f"{x} {_y(share)}H{x + 1}" for x, share in enumerate(upper))
+    back = "L".join(f"{x + 1} {_y(share)}H{x}" for x, share in reversed([*enumerate(lower)]))
+    return f"M{forwards}L{back}Z"
 
 
 def _y(share: float) -> str:

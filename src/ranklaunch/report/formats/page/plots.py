@@ -1,4 +1,4 @@
-"""Plots under the time line: output, seconds of a step, steps. Many ranks become a band."""
+"""Plots below the time line: output, seconds of a step, steps. Many ranks become a band."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ranklaunch.report.formats.page.axis import LEVELS, Axis, Tick, levels, midd
 from ranklaunch.report.formats.page.ranks import LABELS
 from ranklaunch.report.model import Report, Round, Seen
 
-MOST_CURVES = 16  # ranks with a curve each
+MOST_CURVES = 16  # ranks with a curve of their own
 MOST_NAMED = 3
 BINS, LEAST_BINS = 240, 24
 MOST_VALUES = 300_000  # in all bins
@@ -23,7 +23,7 @@ Point = tuple[float, float]  # time, value
 
 @dataclass(frozen=True)
 class Series:
-    """Values of a rank in a round. ended: until when the last one holds."""
+    """Values of a rank in a round. ended: time until which the last value holds."""
 
     rank: int
     points: tuple[Point, ...]
@@ -32,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Curve:
-    """look: its class, "" for an ordinary rank. end: its last point, for a mark there."""
+    """Curve of a rank or of a median. look: class, "" for an ordinary rank. end: last point, if a mark stands there."""
 
     points: str
     look: str = ""
@@ -42,7 +42,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plot:
-    """about: the plot as a sentence. bands: areas of all ranks."""
+    """One plot. about: description in a sentence, for screen readers. bands: areas between the least and the greatest value."""
 
     name: str
     note: str
@@ -53,24 +53,24 @@ class Plot:
 
 
 def plots(report: Report, axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
-    """Yield the plots for which there are values. odd: looks of ranks that stand out."""
+    """Yield the plots that have values. odd: looks of ranks that stand out."""
     rounds = [each for attempt in report.attempts for each in attempt.rounds]
     yield from _output([each for each in rounds if len(each.output) > 1], axis)
     steps = [measured for each in rounds for measured in _steps(each)]
     yield from _seconds(steps, axis, odd)
-    came = [
-        Series(rank, tuple((each.at, float(each.step)) for each in seen), ended)
-        for rank, seen, ended in steps
+    series = [
+        Series(rank, tuple((each.at, float(each.step)) for each in of_rank), ended)
+        for rank, of_rank, ended in steps
     ]  # fmt: skip
-    if came:
-        highest = max(step for each in came for _, step in each.points)
+    if series:
+        highest = max(step for each in series for _, step in each.points)
         texts = {value: f"{value:.0f}" for value in levels(max(highest, LEVELS))}
-        yield _plot("Step", came, texts, axis, odd, f"up to {highest:.0f}")
+        yield _plot("Step", series, texts, axis, odd, f"up to {highest:.0f}")
 
 
 def _seconds(steps: Sequence[tuple[int, Sequence[Seen], float]], axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
-    """Yield the seconds that steps took, if any are known. Outliers lie beyond the edge."""
-    took = [Series(rank, tuple(_times(seen)), seen[-1].at) for rank, seen, _ in steps]
+    """Yield the plot of the seconds of a step, none without known values. Outliers lie beyond the edge."""
+    took = [Series(rank, tuple(_times(of_rank)), of_rank[-1].at) for rank, of_rank, _ in steps]
     values = sorted(seconds for each in took for _, seconds in each.points)
     if values:
         most = min(values[-1], 4 * middle(values)) or 1.0
@@ -81,7 +81,7 @@ def _seconds(steps: Sequence[tuple[int, Sequence[Seen], float]], axis: Axis, odd
 
 
 def _output(rounds: Sequence[Round], axis: Axis) -> Iterator[Plot]:
-    """Yield what all ranks together wrote a second."""
+    """Yield the plot of the bytes that all ranks together wrote per second, none without output."""
     series = [Series(ALL, tuple(_rates(each.output)), each.output[-1][0]) for each in rounds]
     most = max((rate for each in series for _, rate in each.points), default=0.0)
     if most:
@@ -110,7 +110,7 @@ def _size(number: float) -> str:
 
 
 def _steps(each: Round) -> Iterator[tuple[int, Sequence[Seen], float]]:
-    """Yield ranks that print steps, each with its steps and the time of the last step of all."""
+    """Yield (rank, steps, time of the last step of any rank) for each rank that prints steps."""
     processes = [process for node in each.nodes for process in node.processes]
     printing = [(one.rank, one.steps) for one in processes if one.rank is not None and one.steps]
     ended = max((steps[-1].at for _, steps in printing), default=0.0)
@@ -134,7 +134,7 @@ def _plot(
     odd: Mapping[int, str],
     note: str,
 ) -> Plot:
-    """texts: of the levels of the vertical axis."""
+    """Return a plot. texts: labels of the vertical axis, by value."""
     ranks = {each.rank for each in series}
     most = max(texts)
     marked = [f"rank {rank} {LABELS[look]}" for rank, look in odd.items() if rank in ranks]
@@ -147,11 +147,11 @@ def _plot(
         f"line: the median, band: {len(ranks)} ranks" if many else "",
         f"marked: {', '.join(marked[:MOST_NAMED])}" if marked else "",
     ]
-    of = "all ranks" if ranks == {ALL} else counted(len(ranks), "rank")
+    source = "all ranks" if ranks == {ALL} else counted(len(ranks), "rank")
     return Plot(
         name,
         "; ".join(filter(None, notes)),
-        f"{name} of {of} over time, 0 to {texts[most]}",
+        f"{name} of {source} over time, 0 to {texts[most]}",
         [Tick(percent(1 - value / most), text) for value, text in texts.items()],
         [*medians, *drawn],
         bands,
@@ -171,8 +171,8 @@ def _together(series: Sequence[Series], axis: Axis, most: float) -> tuple[list[s
     bands, medians = [], []
     for run in _runs(_bins(series, axis)):
         low, high, median = (
-            [f"{x:.0f},{_y(of(values), most)}" for x, values in run]
-            for of in (min, max, middle)
+            [f"{x:.0f},{_y(function(values), most)}" for x, values in run]
+            for function in (min, max, middle)
         )  # fmt: skip
         bands.append(f"M{' '.join(high)} {' '.join(reversed(low))}Z")
         medians.append(Curve(" ".join(median)))
@@ -180,7 +180,7 @@ def _together(series: Sequence[Series], axis: Axis, most: float) -> tuple[list[s
 
 
 def _bins(series: Sequence[Series], axis: Axis) -> list[list[float]]:
-    """Return the latest value of each rank, time by time."""
+    """Return the latest values of all ranks, bin by bin of time."""
     count = max(LEAST_BINS, min(BINS, MOST_VALUES // len(series)))
     bins: list[list[float]] = [[] for _ in range(count + 1)]
     wide = count / axis.seconds
@@ -194,7 +194,7 @@ def _bins(series: Sequence[Series], axis: Axis) -> list[list[float]]:
 
 
 def _runs(bins: Sequence[list[float]]) -> Iterator[list[tuple[float, list[float]]]]:
-    """Yield runs of bins that have values, each with its place."""
+    """Yield runs of neighbouring bins with values, each bin with its place."""
     run: list[tuple[float, list[float]]] = []
     for i, values in enumerate([*bins, []]):
         if values:

@@ -12,10 +12,10 @@ from ranklaunch.report.model import Process, Report
 
 MOST_ROWS = 64
 MOST_ODD = 24  # ranks that stand out
-LEAST_DOTS = 24  # ranks that a table shows at a glance
-SLOW = 1.25  # times the seconds of the median rank
-SLOW_S = 0.02  # and at least so much longer
-BEHIND = 3  # steps' time without a step, while other ranks went on
+LEAST_DOTS = 24  # ranks; for fewer ranks the table is enough
+SLOW = 1.25  # factor of the median rank's seconds of a step
+SLOW_S = 0.02  # and at least so many seconds longer
+BEHIND = 3  # median steps without a step of this rank, while other ranks went on
 MOST_DOTS = 20_000
 WIDE, HIGH = 10_000, 1000
 LABELS = {
@@ -28,7 +28,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Dots:
-    """Seconds of a step, rank by rank. paths: by look."""
+    """Plot of the seconds of a step by rank. last: the last rank. paths: SVG paths of the dots, by look."""
 
     last: int
     levels: list[Tick]
@@ -37,7 +37,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Ranks:
-    """odd: looks of ranks that stand out (keys of LABELS), worst first. middle_s, slowest_s:
+    """Ranks of the last round. odd: looks of ranks that stand out (keys of LABELS), worst first. middle_s, slowest_s:
     seconds of a step of the median and of the slowest rank, 0 for unknown."""
 
     every: list[Process]
@@ -65,7 +65,7 @@ def seconds(each: Process) -> float:
 
 
 def _odd(report: Report, every: Sequence[Process], middle_s: float) -> dict[int, str]:
-    """Return ranks that stand out, each with its worst look, worst first."""
+    """Return the worst look of each rank that stands out, by rank, worst first."""
     last = report.attempts[-1]
     hang = words.standing(last)
     slow = [each for each in every if seconds(each) > max(SLOW * middle_s, middle_s + SLOW_S)]
@@ -82,31 +82,32 @@ def _odd(report: Report, every: Sequence[Process], middle_s: float) -> dict[int,
 
 
 def _stopped(every: Sequence[Process], middle_s: float) -> list[int | None]:
-    """Return ranks whose last step is lower and long before the other ranks', unless they are half."""
-    seen = [(each.rank, each.steps[-1]) for each in every if each.steps]
-    if not seen or not middle_s:
+    """Return ranks whose last step is lower than the furthest and long before the other ranks' last step; none if they are half of
+    the ranks or more."""
+    last_steps = [(each.rank, each.steps[-1]) for each in every if each.steps]
+    if not last_steps or not middle_s:
         return []
-    usual = middle(step.at for _, step in seen)
-    furthest = max((step.epoch, step.step) for _, step in seen)
-    early = [(rank, step) for rank, step in seen if usual - step.at > BEHIND * middle_s]
+    usual = middle(step.at for _, step in last_steps)
+    furthest = max((step.epoch, step.step) for _, step in last_steps)
+    early = [(rank, step) for rank, step in last_steps if usual - step.at > BEHIND * middle_s]
     behind = [rank for rank, step in early if (step.epoch, step.step) < furthest]
-    return behind if 2 * len(behind) < len(seen) else []
+    return behind if 2 * len(behind) < len(last_steps) else []
 
 
 def note(ranks: Ranks) -> Iterator[str]:
-    """Yield what is known of the ranks; without measured steps, nothing about them."""
+    """Yield sentences about the ranks: number, median step time, ranks that stand out."""
     timed = sum(each.step_s is not None for each in ranks.every)
     yield f"{counted(len(ranks.every), 'rank')} in the last round."
     if timed > 1:
         yield f"A step took the median rank {words.exact(ranks.middle_s)}."
     for look, called in LABELS.items():
-        odd = sorted(rank for rank, of in ranks.odd.items() if of == look)
+        odd = sorted(rank for rank, worst in ranks.odd.items() if worst == look)
         if odd:
             yield f"{called.capitalize()}: {numbered(odd, 'rank')}."
     if timed < len(ranks.every):
-        yield f"Seconds of a step are known of {counted(timed, 'rank') if timed else 'no rank'}."
+        yield f"The seconds of a step are known for {counted(timed, 'rank') if timed else 'no rank'}."
     if timed > 1 and not {"slow", "stopped"} & {*ranks.odd.values()}:
-        yield f"Of the {timed} ranks with steps none was slower than the median by a quarter,"
+        yield f"Of the {timed} ranks with steps, none was slower than the median by a quarter,"
         yield "and none stopped before the others."
 
 
@@ -127,10 +128,10 @@ def dots(ranks: Ranks) -> Dots | None:
     return Dots(last, ticks, dict(sorted(paths.items())))
 
 
-def worth(ranks: Ranks) -> list[Process]:
-    """Return the ranks of the table: all, or those that stand out and the first ones."""
+def rows(ranks: Ranks) -> list[Process]:
+    """Return the ranks of the table: all; of many ranks, those that stand out and the first ones."""
     if len(ranks.every) <= MOST_ROWS:
         return ranks.every
-    first = [each for each in ranks.every if each.rank in ranks.odd]
-    others = [each for each in ranks.every if each.rank not in ranks.odd]
-    return first + others[: max(8, 16 - len(first))]
+    odd = [each for each in ranks.every if each.rank in ranks.odd]
+    ordinary = [each for each in ranks.every if each.rank not in ranks.odd]
+    return odd + ordinary[: max(8, 16 - len(odd))]

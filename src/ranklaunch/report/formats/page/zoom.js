@@ -1,5 +1,5 @@
 "use strict";
-// The middle of what is seen stays there when the zoom changes. Without this, all else works.
+// Keeps the middle of the visible part in place when the zoom changes. Without this script, the page works otherwise.
 for (const input of document.querySelectorAll(".zoom > input")) {
   const view = input.closest(".zoom").querySelector(".scroll");
   let seen = 0.5;
