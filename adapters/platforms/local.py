@@ -1,4 +1,4 @@
-"""No platform: counts and names come from RANKLAUNCH_ variables alone. The smallest platform; copy it to add one."""
+"""No platform: all values come from options and RANKLAUNCH_ variables, or from a hostfile."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Local(Place):
         return self._job_of_tasks(reader, program) or self._job_of_nodes(reader, program)
 
     def attempt(self, reader: Reader, nodes: int = 0, index: int = 0) -> int:
-        return base.attempt(reader, *((nodes, index) if nodes else _place(reader)))
+        return base.attempt(reader, *((nodes, index) if nodes else _nodes_and_index(reader)))
 
     def log_dir(self, reader: Reader) -> str:
-        nodes, own = _place(reader)
+        nodes, own = _nodes_and_index(reader)
         return log_dir(reader, own if nodes > 1 else None)
 
     def _job_of_nodes(self, reader: Reader, program: Program) -> Job:
@@ -61,27 +61,27 @@ class Local(Place):
         )
 
 
-def _place(reader: Reader) -> tuple[int, int]:
-    """Return the number of nodes and the index of this one, as far as they are known."""
+def _nodes_and_index(reader: Reader) -> tuple[int, int]:
+    """Return the number of nodes and the index of this one; 1 and 0 if unknown."""
     nodes = reader.get(NODES) if reader.is_set(NODES) else len(reader.get(HOSTS))
     return max(1, nodes), min(reader.get(NODE_INDEX), max(0, nodes - 1))
 
 
 def _refuse_another(reader: Reader, hosts: Sequence[str]) -> None:
-    """Refuse the only host that a file or a command names if it is not this one."""
+    """Refuse the only host of --hosts-from or --hosts-command if it is not this node."""
     if len(hosts) == 1 and any(map(reader.is_set, base.NAMING)) and not reader.is_set(NODE_INDEX):
-        from ranklaunch.adapters.platforms.shared import host_command  # most have none
+        from ranklaunch.adapters.platforms.shared import host_command  # imported here: most jobs have neither
 
         host_command.refuse_another(reader, hosts[0])
 
 
 def _offer_hostfile(reader: Reader) -> None:
-    """Offer the nodes of the hostfile. A hostfile that nobody has asked for counts only if nothing else tells of the nodes.
+    """Offer the nodes of the hostfile. The default hostfile counts only if the user sets no hosts, nodes, master or platform.
 
-    Raise ConfigError if the file cannot be used: what follows would be about a job of one node, and not true.
+    Raise ConfigError if the file cannot be used: further messages would be about a job of one node, and false.
     """
     usual = reader.files.exists(base.USUAL_HOSTFILE) and not any(map(reader.is_set, (HOSTS, NODES, MASTER_ADDR, PLATFORM)))
     if usual or reader.is_set(base.HOSTFILE):
-        from ranklaunch.adapters.platforms.shared import hostfile  # most have none
+        from ranklaunch.adapters.platforms.shared import hostfile  # imported here: most jobs have no hostfile
 
         hostfile.offer(reader)

@@ -1,4 +1,4 @@
-"""TorchX on Volcano: a task for each replica of a role, with one pod each, whose host is in the variable of that task."""
+"""TorchX on Volcano: each replica of a role is a task of one pod, and the task's variable has the pod's host."""
 
 from __future__ import annotations
 
