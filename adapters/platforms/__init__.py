@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, Place, Shipped, holds, made, per_rank
+from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, Place, Shipped, holds, per_rank, row_of
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.reader import Variable as Variable
@@ -22,12 +22,12 @@ class Platforms(Mapping[str, Place]):
 
     def __init__(self, rows: Sequence[Shipped]) -> None:
         self.rows = {each.name: each for each in rows}
-        self._made: dict[str, Place] = {}
+        self._places: dict[str, Place] = {}
 
     def __getitem__(self, name: str) -> Place:
-        if name not in self._made:
-            self._made[name] = _made(self.rows[name])
-        return self._made[name]
+        if name not in self._places:
+            self._places[name] = _place(self.rows[name])
+        return self._places[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.rows)
@@ -44,14 +44,14 @@ class Platforms(Mapping[str, Place]):
         return signed and (begins or not row.begins)
 
 
-def _made(row: Shipped) -> Place:
+def _place(row: Shipped) -> Place:
     kind: type[Place] = getattr(import_module(f"{__name__}.{row.name}"), row.kind) if row.kind else Place
     return kind(row)
 
 
 def _shipped() -> tuple[Shipped, ...]:
     loader: Any = __spec__.loader  # pkgutil.get_data would import typing
-    return tuple(made(Shipped, each) for each in json.loads(loader.get_data(f"{__file__.rpartition('/')[0]}/platforms.json")))
+    return tuple(row_of(Shipped, each) for each in json.loads(loader.get_data(f"{__file__.rpartition('/')[0]}/platforms.json")))
 
 
 PLATFORMS = Platforms(_shipped())

@@ -118,8 +118,8 @@ class AscendOperator(Place):
         if reader.by_user(MASTER_ADDR):
             return job
         # The operator gives a Scheduler and a Chief the address of their own pod, the other pods the Service's.
-        own = (pod or kubernetes.own_address(reader)) if job.node_index == 0 else ""
-        return replace(job, own_address=own, own_master=names != PYTORCH)
+        address = (pod or kubernetes.own_address(reader)) if job.node_index == 0 else ""
+        return replace(job, own_address=address, own_master=names != PYTORCH)
 
 
 def _index_apart(reader: Reader, rank: Variable[int]) -> Iterator[Fact]:
@@ -173,8 +173,8 @@ def _look_for_scheduler(reader: Reader, names: Names) -> None:
 def _number_of_worker(reader: Reader) -> str:
     """Return the number in a Worker's pod name, "0" for another name. /etc/hosts comes first: it has this pod's name, also in a plan for
     another node."""
-    own = _own_name(reader)
-    names = [*(kubernetes.names_here(reader) if own else []), *([] if reader.by_user(NODE_INDEX) else [own])]
+    own_name = _own_name(reader)
+    names = [*(kubernetes.names_here(reader) if own_name else []), *([] if reader.by_user(NODE_INDEX) else [own_name])]
     workers = [match for match in map(_POD.fullmatch, names) if match and match["type"] == "worker"]
     return workers[0]["index"] if workers else "0"
 

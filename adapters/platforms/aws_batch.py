@@ -28,10 +28,10 @@ class AwsBatch(Place):
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
         index, main = reader.get(INDEX), reader.get(MAIN)
-        own = 0 if index == main else index + 1 if index < main else index
+        node_index = 0 if index == main else index + 1 if index < main else index
         if reader.is_set(INDEX):
-            yield NODE_INDEX, INDEX.name if own == index else f"{INDEX.name} from the main node", own
-        if (not own or not reader.is_set(INDEX)) and _ADDRESS not in reader.env and not reader.is_set(HOSTS):
+            yield NODE_INDEX, INDEX.name if node_index == index else f"{INDEX.name} from the main node", node_index
+        if (not node_index or not reader.is_set(INDEX)) and _ADDRESS not in reader.env and not reader.is_set(HOSTS):
             yield FIRST, "this node's own address", self_index.address(reader) or "localhost"
 
     def finished(self, reader: Reader, job: Job) -> Job:

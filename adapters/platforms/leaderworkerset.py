@@ -27,6 +27,6 @@ class Leaderworkerset(Place):
         count = reader.get(NODES.also("LWS_GROUP_SIZE"))
         workers = (f"{leader['pod']}-{number}{leader['rest']}" for number in range(1, count))
         yield HOSTS, _ADDRESS, [leader[0], *workers]
-        own = re.fullmatch(rf"{re.escape(leader['pod'])}(?:-([0-9]{{1,7}}))?", kubernetes.own_name(reader))
-        if own:
-            yield NODE_INDEX, "the number in HOSTNAME", own[1] or "0"
+        pod = re.fullmatch(rf"{re.escape(leader['pod'])}(?:-([0-9]{{1,7}}))?", kubernetes.own_name(reader))
+        if pod:
+            yield NODE_INDEX, "the number in HOSTNAME", pod[1] or "0"

@@ -33,8 +33,8 @@ class Local(Place):
         return base.attempt(reader, *((nodes, index) if nodes else _nodes_and_index(reader)))
 
     def log_dir(self, reader: Reader) -> str:
-        nodes, own = _nodes_and_index(reader)
-        return log_dir(reader, own if nodes > 1 else None)
+        nodes, index = _nodes_and_index(reader)
+        return log_dir(reader, index if nodes > 1 else None)
 
     def _job_of_nodes(self, reader: Reader, program: Program) -> Job:
         _offer_hostfile(reader)
@@ -42,22 +42,23 @@ class Local(Place):
         hosts = reader.get(HOSTS)
         nodes = reader.get(NODES) if reader.is_set(NODES) else max(1, len(hosts))
         if hosts and len(hosts) != nodes:
-            reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
+            wrong = f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}"
+            reader.problem(f"{wrong}: expected as many names as nodes")
             hosts = hosts[:1] * nodes
         _refuse_another(reader, hosts)
         if nodes > 1 and not hosts and not reader.is_set(MASTER_ADDR):
             reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
-        own = base.index(reader, nodes, NODE_INDEX)
+        index = base.index(reader, nodes, NODE_INDEX)
         slots = own_slots(reader, nodes)
         return make_job(
             reader,
             program,
             platform=self.NAME,
             name=reader.get(JOB_NAME) or self.NAME,
-            attempt=self.attempt(reader, nodes, own),
+            attempt=self.attempt(reader, nodes, index),
             hosts=hosts or ("localhost",) + ("",) * (nodes - 1),
             slots=slots,
-            node_index=own,
+            node_index=index,
         )
 
 

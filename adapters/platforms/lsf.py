@@ -93,11 +93,11 @@ def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
     listed, source = dict(reader.get(HOST_SLOTS)), HOST_SLOTS.name
     if not listed and reader.is_set(HOST_FILE):
         listed, source = batch.listed(reader, reader.get(HOST_FILE)), reader.source(HOST_FILE)
-    first, *others = listed or [""]
-    if not others or listed[first] > 1 or 1 in map(listed.get, others):
+    first, *rest = listed or [""]
+    if not rest or listed[first] > 1 or 1 in map(listed.get, rest):
         return source, tuple(listed)
     if reader.is_set(JSM_TASKS) or re.search(_LAUNCHING, first):
-        return f"{source}, but for {first}{_WHICH_LAUNCHES}", tuple(others)
+        return f"{source}, but for {first}{_WHICH_LAUNCHES}", tuple(rest)
     reader.problem(
         f"{source}: {first} has one slot and all others have more, so it may be the launching host of a machine like Summit, or a node "
         f"as the others: set {HOSTS.name}"

@@ -136,7 +136,7 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
         return ps
     if not ps:
         source = _HOST_FILE.format(task=tasks.PS)
-        hosts = host_file(reader, source, PS_HOSTS) or _made(reader, tasks.PS, count, PS_HOSTS)
+        hosts = host_file(reader, source, PS_HOSTS) or _volcano_hosts(reader, tasks.PS, count, PS_HOSTS)
         ps = tuple(map(Endpoint, hosts))
     _refuse_count(reader, len(ps), source, count, counter)
     return ps
@@ -163,9 +163,10 @@ def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     if nodes == 1 != len(hosts) and (reader.is_set(NODES) or not hosts):
         reader.note(HOSTS, "localhost", "default")
         if hosts:
-            reader.warn(f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1: this node trains by itself")
+            described = f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1"
+            reader.warn(f"{described}: this node trains alone; set {NODES.name} if the job has more")
         return ("localhost",)
-    hosts = hosts or _made(reader, task, nodes, variable)
+    hosts = hosts or _volcano_hosts(reader, task, nodes, variable)
     _refuse_count(reader, len(hosts), source, nodes, _counter(reader))
     return hosts if len(hosts) == nodes else hosts[:1] * nodes
 
@@ -175,7 +176,7 @@ def _refuse_count(reader: Reader, hosts: int, source: str, count: int, counter: 
         reader.problem(f"{source} names {hosts} hosts, but {counter} is {count}: expected as many names")
 
 
-def _made(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple[str, ...]:
+def _volcano_hosts(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple[str, ...]:
     """Return the hosts of a task's pods by Volcano's rule, from MA_VJ_NAME. Record a problem if it is not set."""
     job = reader.env.get("MA_VJ_NAME", "")
     hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(count))

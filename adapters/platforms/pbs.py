@@ -66,10 +66,10 @@ class Pbs(batch.System):
 
 def on_all(reader: Reader) -> str:
     """Return the shell line that starts one ranklaunch on each host. OpenPBS's pbsdsh is not used: it exits with 0 if its tasks fail."""
-    own = f"env RANKLAUNCH_HOSTS={clipped(','.join(reader.get(HOSTS)))} ranklaunch run ..."
+    start = f"env RANKLAUNCH_HOSTS={clipped(','.join(reader.get(HOSTS)))} ranklaunch run ..."
     if "TORQUE" in reader.get(VERSION).upper():
-        return f"pbsdsh -u {own}"
-    return f"for host in $(sort -u $PBS_NODEFILE); do pbs_tmrsh $host {own} & done; wait $!"
+        return f"pbsdsh -u {start}"
+    return f"for host in $(sort -u $PBS_NODEFILE); do pbs_tmrsh $host {start} & done; wait $!"
 
 
 def _gpus(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:

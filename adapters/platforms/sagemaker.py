@@ -163,7 +163,7 @@ def _environment(reader: Reader, job: Job, name: str) -> dict[str, str]:
 def _toolkit_values(reader: Reader, job: Job, name: str) -> dict[str, Any]:
     """Return the values of the toolkit's variables, by their names without SM_. name: the program, if SageMaker names it."""
     base, resources, channels = reader.get(BASE), _object(reader, "resourceconfig"), _object(reader, "inputdataconfig")
-    own = _own_hyperparameters(reader)
+    hyperparameters = _own_hyperparameters(reader)
     cpus = sum(bool(re.fullmatch("cpu[0-9]+", name)) for name in reader.files.names(_CPUS))
     entry = name or posixpath.basename(job.program.path)
     return {
@@ -182,10 +182,10 @@ def _toolkit_values(reader: Reader, job: Job, name: str) -> dict[str, Any]:
         "USER_ENTRY_POINT": entry,
         "MODULE_NAME": entry.removesuffix(".py"),
         "MODULE_DIR": (_submitted(reader) if name else posixpath.dirname(job.program.path)) or join(base, "code"),
-        "HPS": own,
+        "HPS": hyperparameters,
         "USER_ARGS": list(job.program.args),
         **{f"CHANNEL_{name.upper()}": join(base, f"input/data/{name}") for name in channels},
-        **{f"HP_{name.upper()}": value for name, value in own.items()},
+        **{f"HP_{name.upper()}": value for name, value in hyperparameters.items()},
     }
 
 

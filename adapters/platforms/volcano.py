@@ -186,9 +186,10 @@ def _of_mpi(reader: Reader, by_key: TasksByKey, own: Task | None) -> Sequence[Ta
     if len(by_key) == 2 and len(leaders) == 1:
         return sorted(by_key.values(), key=lambda task: task != leaders[0])
     if len(by_key) > 1 and own and own.name != WORKER:
-        names, remedy = ", ".join(task.name for task in by_key.values()), f"set {HOSTS.name} to the hosts of both on all their pods"
+        names = ", ".join(task.name for task in by_key.values())
         reader.problem(
-            f"method mpirun, tasks {names}: which of them starts the ranks of which is not known: {remedy}, and {NODE_INDEX.name}"
+            f"method mpirun, tasks {names}: the launcher's task is not known; on all pods of the job set {HOSTS.name} to the hosts of both "
+            f"tasks, the launcher's first, and {NODE_INDEX.name}"
         )
     return ()
 

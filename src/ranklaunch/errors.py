@@ -86,7 +86,7 @@ class Problems:
             raise ConfigError(self._errors)
 
 
-MOST_DIGITS = 18  # of a number in a text
+MOST_DIGITS = 18  # digits of a number in a text
 MANY_DIGITS = "a number in it has thousands of digits"
 NESTED = "nested too deeply"
 SHORT_WORD = 12  # characters; keys and tokens are longer

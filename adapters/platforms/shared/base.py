@@ -114,7 +114,8 @@ def of_one_node(reader: Reader, variable: Variable[int]) -> int:
     reader.note(variable, "0", "one node")
     candidates = reader.candidates(variable)
     if candidates and re.fullmatch(r"0*[1-9][0-9]{0,8}", candidates[0].value.strip()):
-        reader.warn(f"{candidates[0].source} is {candidates[0].value.strip()}, but the job has one node: this one trains by itself")
+        described = f"{candidates[0].source} is {candidates[0].value.strip()}, but the job has one node"
+        reader.warn(f"{described}: this node trains alone; set {NODES.name} if the job has more")
     return 0
 
 
@@ -257,7 +258,7 @@ class Shipped(Row):
     ps: bool = False
 
 
-def made(kind: type[R], fields: Mapping[str, Any]) -> R:
+def row_of(kind: type[R], fields: Mapping[str, Any]) -> R:
     """Return a row from the fields of its table."""
     refuse = tuple(Refusal(**_tuples(each)) for each in fields.get("refuse", ()))
     return kind(**{**_tuples(fields), "refuse": refuse})
@@ -453,19 +454,19 @@ class Place:
         of_ranks = self._job_of_ranks(reader, program, hosts)
         if of_ranks:
             return of_ranks
-        own = self._index(reader, nodes, sure)
+        node_index = self._index(reader, nodes, sure)
         slots = self._slots(reader, nodes)
         self._refuse_other_ranks(reader, slots)
-        self._refuse_other_first(reader, hosts, own)
+        self._refuse_other_first(reader, hosts, node_index)
         return make_job(
             reader,
             program,
             platform=row.name,
             name=reader.get(self.job_name) or row.name,
-            attempt=self.attempt(reader, nodes, own),
+            attempt=self.attempt(reader, nodes, node_index),
             hosts=hosts,
             slots=slots,
-            node_index=own,
+            node_index=node_index,
             accelerator=self._accelerator(reader),
             instance_name=pod,
             **self.job_facts(reader),
@@ -524,7 +525,7 @@ class Place:
             (NODES, row.nodes_like), (NODE_INDEX, row.node_index_like), (SLOTS, row.slots_like),
             (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
         ):  # fmt: skip
-            yield from _like(variable, patterns, reader.env)
+            yield from _by_patterns(variable, patterns, reader.env)
         yield from self.facts(reader)
 
     def _of_file(self, reader: Reader) -> Iterator[Fact]:
@@ -545,7 +546,7 @@ class Place:
             reader.problem(f"{reader.described(self.file)}: {_NO_HOST}")
 
     def _of_json(self, reader: Reader, text: str) -> Iterator[Fact]:
-        path, content = self.row.json_file, _object(self.row, text)
+        path, content = self.row.json_file, _parsed(self.row, text)
         if not content:
             keys = " and ".join(filter(None, (self.row.json_hosts, self.row.json_node_index, self.row.json_slots)))
             reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.name} and {NODE_INDEX.name}")
@@ -601,7 +602,7 @@ class Place:
     def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
         """Return the hosts of all nodes: the user's, else the platform's list, else node 0's host and empty ones."""
         if nodes > 1 and not reader.is_set(HOSTS):
-            self._offer(reader, _made(self.row, reader.env, nodes))
+            self._offer(reader, _hosts_by_index(self.row, reader.env, nodes))
         hosts, first = reader.get(HOSTS), reader.peek(self.first)
         alone = nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)
         if alone or not hosts:
@@ -663,17 +664,17 @@ class Place:
 
     def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
         """Return the slots of each node: the user's, else a list of all nodes' slots, else this node's slots, else the devices here."""
-        own, by_user = reader.get(self.slots) if reader.is_set(self.slots) else (), reader.by_user(self.slots)
+        slots, by_user = reader.get(self.slots) if reader.is_set(self.slots) else (), reader.by_user(self.slots)
         each = () if by_user else reader.peek(LISTED_SLOTS)
         if len(each) == nodes > 0:
-            if any(number not in each for number in own):
+            if any(number not in each for number in slots):
                 described = (
                     f"{reader.described(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
                 )
                 reader.problem(f"{described}: unset the wrong one or set {SLOTS.name}")
             reader.note(SLOTS, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
             return each
-        return spread(reader, self.slots, own if any(own) or by_user else (devices(reader),), nodes)
+        return spread(reader, self.slots, slots if any(slots) or by_user else (devices(reader),), nodes)
 
     def _refuse_other_ranks(self, reader: Reader, slots: Sequence[int]) -> None:
         """Refuse a number of ranks that is not nodes times slots. A node without devices has one rank."""
@@ -682,19 +683,19 @@ class Place:
             described = f"{reader.described(self.nodes)} with {reader.described(self.slots)}"
             reader.problem(f"{reader.described(self.ranks)}, but {described}: expected their product; or set {NODES.name} and {SLOTS.name}")
 
-    def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], own: int) -> None:
+    def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], node_index: int) -> None:
         """Refuse a node that has node 0's host without being node 0, and a node 0 that has another host."""
         by_user = any(map(reader.by_user, (self.node_index, HOSTS, MASTER_ADDR)))
         if len(hosts) == 1 or by_user or not (reader.is_set(self.own) and reader.is_set(self.node_index)):
             return
-        here, first = reader.get(self.own), hosts[0]
-        if here == first if own else _differ(here, first):
+        own_host, first = reader.get(self.own), hosts[0]
+        if own_host == first if node_index else _differ(own_host, first):
             where = f"{reader.described(self.own)} and node 0 is {first}"
             wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.name}"
             reader.problem(f"{reader.described(self.node_index)}, but {where}: {wanted}")
 
 
-def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, str]) -> Iterator[Fact]:
+def _by_patterns(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, str]) -> Iterator[Fact]:
     """Yield values that patterns find in other variables' values."""
     for pattern in patterns:
         text = value_like(pattern, env)
@@ -703,7 +704,7 @@ def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, st
             yield variable, f"{variable.value.replace('_', ' ')} in {', '.join(names)}", text
 
 
-def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
+def _hosts_by_index(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
     """Yield the hosts of all nodes from hosts_like (a text with each node's index) or hosts_each (a variable for each node)."""
     names = [filled(row.hosts_like or row.hosts_each, env, i) for i in range(nodes)]
     hosts = names if row.hosts_like else [env.get(name, "").strip() for name in names]
@@ -712,7 +713,7 @@ def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
         yield HOSTS, by, hosts
 
 
-def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
+def _parsed(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
     """Return the hosts, the slots and the index (as text) of a JSON file's text; None if one that the row names is missing or malformed."""
     try:
         content: Any = json.loads(text)

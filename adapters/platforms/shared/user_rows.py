@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch import rows
-from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE, VALUES, Refusal, Row, Shipped, made
+from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE, VALUES, Refusal, Row, Shipped, row_of
 from ranklaunch.env.reader import Reader
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import defaults
@@ -55,15 +55,15 @@ def _checked(fields: Any, at: int) -> Shipped:
         raise ValueError(msg)
     for each in refuse:
         rows.check(each, {"when": (), "text": "", **defaults(Refusal)}, f"{where}: refuse")
-    result = made(Shipped, fields)
-    wrong = next(_wrong(result), "")
-    if wrong:
-        msg = f"{where}: {wrong}"
+    result = row_of(Shipped, fields)
+    mistake = next(_mistakes(result), "")
+    if mistake:
+        msg = f"{where}: {mistake}"
         raise ValueError(msg)
     return result
 
 
-def _wrong(row: Row) -> Iterator[str]:
+def _mistakes(row: Row) -> Iterator[str]:
     """Yield the mistakes in names of variables, conditions, patterns and numbers."""
     variables = ((field, name) for field in _LISTS for name in getattr(row, field))
     yield from (f"{field}: {name!r}: expected the name of a variable" for field, name in variables if not re.fullmatch(_NAME, name))

@@ -12,8 +12,8 @@ from ranklaunch.errors import nearest
 
 MOST_NODES = 1_000_000
 MOST_SLOTS = 4096  # processes of one node
-MOST_CORES = 65535  # their highest number
-DEBUG_PORT = 5678  # where debugpy listens by default
+MOST_CORES = 65535  # highest number of a core
+DEBUG_PORT = 5678  # debugpy's default
 _LOOPBACK = re.compile(r"127\.[0-9.]+|localhost|::1|\[::1\]|0\.0\.0\.0|::")
 
 
@@ -180,7 +180,7 @@ _HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?"
 _ZONE = r"[A-Za-z0-9_.-]{1,64}"  # of an IPv6 address: an interface's name or number
 
 
-_LISTED = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"  # an array; not two IPv6 addresses, each in its brackets
+_LISTED = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"  # an array, but not two IPv6 addresses in brackets
 
 
 def host(value: str) -> str:

@@ -85,7 +85,7 @@ def own_task(reader: Reader, variable: Variable[str]) -> str:
     """Return ps or worker. Another task is a problem: the job has ps."""
     task = reader.get(variable).strip()
     if task not in (PS, WORKER):
-        reader.problem(f"{reader.described(variable)}: expected ps or worker, since hosts of ps are given")
+        reader.problem(f"{reader.described(variable)}: expected ps or worker, since hosts of ps are set")
         return WORKER
     return task
 
