@@ -319,7 +319,7 @@ def filled(text: str, env: Mapping[str, str], index: int = 0) -> str:
 # Platforms
 
 # Common names, which launchers set as well: no sign of a platform, so ranks keep them.
-_PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
+_COMMON_NAMES = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
 _LINE = r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?"
 _NO_HOST = "there is no such file, or no host in it"
 _SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS, MASTER_ADDR, SLOTS)}
@@ -365,7 +365,9 @@ class Place:
         self.NAME = row.name
         self.row = row
         self.nodes = NODES.also(*row.nodes, agree=True)
-        self.node_index = replace(NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_PLAIN.fullmatch, row.node_index)))
+        self.node_index = replace(
+            NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_COMMON_NAMES.fullmatch, row.node_index))
+        )
         self.slots = SLOTS.also(*row.slots, agree=True)
         self.job_name = JOB_NAME.also(*row.job_name, agree=bool(row.job_name_like))
         self.started = ATTEMPT.also(*row.attempt)

@@ -93,7 +93,7 @@ class System(Place):
         facts = list(super()._facts(reader))
         if not base.per_rank(reader) and not any(variable is HOSTS and "," in show(value) for variable, _, value in facts):
             unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
-            unrecognised.refuse_others(reader)
+            unrecognised.refuse_launchers(reader)
         yield from facts
 
     def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:

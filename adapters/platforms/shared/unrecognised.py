@@ -43,7 +43,7 @@ ALONE = ("NNODES", "NUM_NODES", "MODAL_CLUSTER_ID")  # without other signs, one 
 
 OF_MPIRUN = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # Open MPI's number of processes, and that of MPICH and Intel MPI
 # A launcher's number of processes on this node, with the variable that only this launcher sets.
-OF_OTHERS = (("torchrun", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"), ("horovodrun", "HOROVOD_LOCAL_SIZE", "HOROVOD_RANK"))
+OF_LAUNCHERS = (("torchrun", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"), ("horovodrun", "HOROVOD_LOCAL_SIZE", "HOROVOD_RANK"))
 OF_MPIRUN_HERE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")  # processes on this node
 SIGNS = platform_text(
     "several_signs",
@@ -56,7 +56,7 @@ SIGNS = platform_text(
         "LOCAL_SIZE",
         "OMPI_MCA_plm_rsh_agent",
         *OF_MPIRUN,
-        *(name for _, *names in OF_OTHERS for name in names),
+        *(name for _, *names in OF_LAUNCHERS for name in names),
     ),
     "if no platform is recognised: a container that is one of several nodes is refused until the user sets their number; other names count "
     "by their endings",
@@ -88,7 +88,7 @@ class Sign(NamedTuple):
 
 
 Signs = Mapping[str, Sequence[Sign]]  # by the names of groups in NAMES
-Shown = Iterator[Sequence[object]]  # the signs that make a rule hold, for the message
+Matches = Iterator[Sequence[object]]  # the signs that make a rule hold, for the message
 
 
 def refuse(reader: Reader) -> None:
@@ -97,7 +97,7 @@ def refuse(reader: Reader) -> None:
         return
     if not any(_number(_text(reader, name)) == 1 for name in OF_MPIRUN_HERE):  # 1: mpirun started one ranklaunch on each node, as it should
         refuse_mpirun(reader, OF_MPIRUN)
-    refuse_others(reader)
+    refuse_launchers(reader)
     signs = _signs(reader)
     sign, doubt = _first(reader, signs, RULES), _first(reader, signs, DOUBTS)
     if sign and _is_rank(reader):
@@ -108,31 +108,31 @@ def refuse(reader: Reader) -> None:
         reader.warn(f"{doubt}: this container may be one of several nodes, and runs alone: {_REMEDY}", in_verdict=True)
 
 
-def _first(reader: Reader, signs: Signs, rules: Sequence[Callable[[Reader, Signs], Shown]]) -> str:
+def _first(reader: Reader, signs: Signs, rules: Sequence[Callable[[Reader, Signs], Matches]]) -> str:
     return " and ".join(map(str, next((shown for rule in rules for shown in rule(reader, signs)), ())))
 
 
 # Rules. Each yields, for every match, the variables that show several nodes.
 
 
-def _enough(reader: Reader, signs: Signs) -> Shown:
+def _enough(reader: Reader, signs: Signs) -> Matches:
     """Match a count that only a scheduler or an operator sets, or the start script that an MPIJob of version 1 mounts."""
     yield from ([count] for count in (Sign(name, _text(reader, name)) for name in ENOUGH) if _number(count.text) > 1)
     if _text(reader, "OMPI_MCA_plm_rsh_agent") == _MPI_AGENT or reader.files.exists(_MPI_AGENT):
         yield [f"{_MPI_AGENT} of an MPIJob of version 1"]
 
 
-def _more_than_here(reader: Reader, signs: Signs) -> Shown:
+def _more_than_here(reader: Reader, signs: Signs) -> Matches:
     """Match more processes in the job than on this node."""
     return (pair for pair in _pairs(signs, "processes", "here") if pair[1].number > 0)
 
 
-def _hosts_of_job(reader: Reader, signs: Signs) -> Shown:
+def _hosts_of_job(reader: Reader, signs: Signs) -> Matches:
     """Match a batch system's machine file, or a description of a cluster as in TF_CONFIG, with several hosts."""
     return ([f"{sign} with {sign.number} hosts"] for sign in (*signs["batch"], *signs["cluster"]) if sign.number > 1)
 
 
-def _counted(reader: Reader, signs: Signs) -> Shown:
+def _counted(reader: Reader, signs: Signs) -> Matches:
     """Match a count, an index up to it with the same prefix, and the address of another host. A list of hosts is a count and an address.
 
     Without an index, match a count and a master's address of the same prefix, or a count and a batch system's machine file that this node
@@ -144,13 +144,13 @@ def _counted(reader: Reader, signs: Signs) -> Shown:
     yield from ((count, file) for count in signs["count"] for file in signs["batch"] if not file.hosts)
 
 
-def _numbered(reader: Reader, signs: Signs) -> Shown:
+def _numbered(reader: Reader, signs: Signs) -> Matches:
     """Match a node index above 0, and the address of another host as the master's."""
     indices = [sign for sign in signs["index"] if sign.name in ("NODE_RANK", "GROUP_RANK") and sign.number > 0]
     return ((index, master) for index in indices for master in signs["master"] if master.hosts)
 
 
-def _listed(reader: Reader, signs: Signs) -> Shown:
+def _listed(reader: Reader, signs: Signs) -> Matches:
     """Match a list of nodes with this machine in it, or with the host that a master variable of the same prefix names."""
     yield from (pair for pair in _pairs(signs, "list", "master") if pair[0].hosts & pair[1].hosts)
     for nodes in signs["list"]:
@@ -158,7 +158,7 @@ def _listed(reader: Reader, signs: Signs) -> Shown:
             yield (nodes, "this machine among them")
 
 
-def _table(reader: Reader, signs: Signs) -> Shown:
+def _table(reader: Reader, signs: Signs) -> Matches:
     """Match a rank table of several servers. A table that is wrong, or missing yet, is reported by the method that uses it."""
     path = "" if OUTER_RUN in reader.env else rank_table(reader)
     if not path:
@@ -173,12 +173,12 @@ def _table(reader: Reader, signs: Signs) -> Shown:
         yield [f"rank table {one_line(path)} has {servers} servers"]
 
 
-def _place(reader: Reader, signs: Signs) -> Shown:
+def _place(reader: Reader, signs: Signs) -> Matches:
     """Match a count and an index up to it, without a master's address."""
     return iter(() if signs["master"] else _places(signs))
 
 
-def _alone(reader: Reader, signs: Signs) -> Shown:
+def _alone(reader: Reader, signs: Signs) -> Matches:
     """Match a number of nodes, or the name of a cluster, without further signs."""
     return ([sign] for sign in (Sign(name, _text(reader, name)) for name in ALONE) if sign.text and _number(sign.text) not in (0, 1))
 
@@ -263,11 +263,11 @@ def refuse_mpirun(reader: Reader, names: Iterable[str]) -> None:
         _refuse_several(reader, "mpirun", count, "mpirun")
 
 
-def refuse_others(reader: Reader) -> None:
+def refuse_launchers(reader: Reader) -> None:
     """Refuse a start by a torchrun or horovodrun that started several ranklaunch on this node."""
     if OUTER_RUN in reader.env:
         return
-    for launcher, count, sign in OF_OTHERS:
+    for launcher, count, sign in OF_LAUNCHERS:
         if _text(reader, sign) and _number(_text(reader, count)) > 1:
             _refuse_several(reader, launcher, count, "torchrun" if launcher == "torchrun" else "mpirun")
             return

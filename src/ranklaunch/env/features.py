@@ -79,7 +79,7 @@ def rules(text: str) -> str:
 
 HANG = Variable(
     "hang", ("RANKLAUNCH_HANG",), parse.OneOf(OBSERVE, STOP, RESTART, OFF), OBSERVE, "action when no rank of any node makes progress: "
-    "observe (print the alarm and collect evidence), stop (then also end the job with 75), restart (then also restart all ranks in place, "
+    "observe (print the alarm and collect evidence), stop (then end the job with 75), restart (as stop, but start all ranks again in place "
     "if RANKLAUNCH_MAX_RESTARTS allows it), off (no detection)", option="--hang",
 )  # fmt: skip
 HANG_S = Variable(
