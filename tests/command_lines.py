@@ -93,11 +93,11 @@ ROWS: list[tuple[str, int, str]] = [
     (
         "plan --format=yaml train.py",
         2,
-        "option --format='yaml': expected one of text, json, sh, vscode (how plan shows: text for people, ...",
+        "option --format='yaml': expected one of text, json, sh, vscode (form of plan's output: text for ...",
     ),
     ("plan --bind=none --debug train.py", 0, "plain bind='none' debug='true' : python -u train.py\n"),
     ("check --method=spawn --slots=1 -- true", 0, "spawn (option --method spawn): node 0 of 1, 1 rank here\n"),
-    ("check --format=yaml true", 2, "option --format='yaml': expected one of text, json (how check shows: text for people, json for ..."),
+    ("check --format=yaml true", 2, "option --format='yaml': expected one of text, json (form of check's output: text for people, ..."),
     ("check --method=spwan true", 78, "wrong: option --method='spwan': expected one of ranktable, torchrun, msrun, pytorch, mpirun, ..."),
     ("check --all-nodes true", 2, "unknown option '--all-nodes'; ranklaunch plan has it\nUSAGE\n"),
     ("check --spec job.json", 2, "unknown option '--spec'; ranklaunch plan has it\nUSAGE\n"),

@@ -1,11 +1,10 @@
-"""Jobs of MindCluster's Ascend Operator (acjob): of PyTorch, MindSpore and TensorFlow, each with variables of its own for the same
-facts.
+"""Jobs of MindCluster's Ascend Operator (acjob). PyTorch, MindSpore and TensorFlow have different variables for the same facts.
 
-Node 0 is behind a Service with an address of its own, open only for the ports declared by the leader's container. The other
-pods have no names.
+Node 0 is behind a Service with an address of its own, which passes only the ports that the leader's container declares. The other pods
+have no host names.
 
 If a MindSpore job's Scheduler has no NPUs, the operator counts and numbers the Workers alone, and gives each pod a Worker's counts.
-The Scheduler is node 0 here all the same, one without ranks.
+Here the Scheduler is node 0 all the same, a node without ranks.
 """
 
 from __future__ import annotations
@@ -26,47 +25,47 @@ from ranklaunch.env.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_I
 
 # Names of PyTorch, MindSpore and TensorFlow, in this order.
 RANK = platform_count(
-    "framework_rank", ("RANK", "MS_NODE_RANK", "CM_RANK"), "index of this node; beside a Scheduler without NPUs, of this Worker"
+    "framework_rank", ("RANK", "MS_NODE_RANK", "CM_RANK"), "index of this node; in a job whose Scheduler has no NPUs, of this Worker"
 )
 WORLD = platform_count("job_processes", ("WORLD_SIZE", "MS_WORKER_NUM", "CM_WORKER_SIZE"), "number of processes of the job")
 LOCAL = platform_count(
-    "node_processes", ("LOCAL_WORLD_SIZE", "MS_LOCAL_WORKER", "CM_LOCAL_WORKER"), "number of processes of this node; each node has as many"
+    "node_processes", ("LOCAL_WORLD_SIZE", "MS_LOCAL_WORKER", "CM_LOCAL_WORKER"), "number of processes of this node, the same on every node"
 )
 LEADER = Variable(
     "first_host", ("MASTER_ADDR", "MS_SCHED_HOST", "CM_CHIEF_IP"), parse.host, "", "address of node 0, or of its Service", "platform",
 )  # fmt: skip
 PORT = Variable(
     "master_port", ("MASTER_PORT", "MS_SCHED_PORT", "CM_CHIEF_PORT"), parse.port, 2222,
-    "port of the rendezvous on node 0, which its Service lets through", "platform",
+    "port of the rendezvous on node 0, which its Service passes", "platform",
 )  # fmt: skip
 Names = tuple[Variable[Any], ...]  # these five with the names of one framework
 PYTORCH, MINDSPORE, TENSORFLOW = FRAMEWORKS = tuple(
     tuple(replace(each, names=(each.names[at],)) for each in (RANK, WORLD, LOCAL, LEADER, PORT)) for at in range(3)
 )
 
-MS_ROLE = platform_text("ms_role", ("MS_ROLE",), "MS_SCHED or MS_WORKER: what this pod is in a MindSpore job")
+MS_ROLE = platform_text("ms_role", ("MS_ROLE",), "role of this pod in a MindSpore job: MS_SCHED or MS_WORKER")
 NPU_POD = Variable(
-    "npu_pod", ("NPU_POD",), parse.flag, True, "whether this pod of a MindSpore job has NPUs: a scheduler's may have none", "platform",
+    "npu_pod", ("NPU_POD",), parse.flag, True, "true if this pod of a MindSpore job has NPUs; a Scheduler's pod may have none", "platform",
 )  # fmt: skip
 AS_WORKER = replace(
     kubernetes.LAUNCHER_AS_WORKER,
-    meaning="whether the Scheduler of a MindSpore job has NPUs, and so ranks; the same on every node",
-    default_text="false where NPU_POD is, and on a Worker that has its pod's number in MS_NODE_RANK",
+    meaning="true if the Scheduler of a MindSpore job has NPUs, and so ranks; the same on every node",
+    default_text="false if NPU_POD is false, and on a Worker whose MS_NODE_RANK is its pod's number",
 )
 POD_IP = platform_text(
     "pod_ip",
     ("POD_IP", "CM_WORKER_IP"),
-    "address of this pod, by which its place in a rank table is found, and where node 0's msrun starts its scheduler",
+    "address of this pod, by which it is found in a rank table; on node 0 also the address of msrun's scheduler",
     per_node=True,
-    default_text="that of its name in /etc/hosts",
+    default_text="the address of the pod's name in /etc/hosts",
 )
 HOST_NETWORK = platform_text(
-    "host_network", ("HostNetwork",), "true: the pods are on the host's network, where HOSTNAME is the machine's name"
+    "host_network", ("HostNetwork",), "true if the pods are on the host's network, where HOSTNAME is the machine's name"
 )
 SIGNS = platform_text(
     "acjob_signs",
     ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"),
-    "set by the Ascend Operator alone, since 6.0.RC3: any of them says that this is the platform",
+    "set by the Ascend Operator alone, since 6.0.RC3: one of them is enough to recognise the platform",
 )
 
 _POD = re.compile(r"(?P<job>.+)-(?P<type>master|scheduler|chief|worker)-(?P<index>[0-9]{1,7})")
@@ -78,9 +77,9 @@ class AscendOperator(Place):
     )  # fmt: skip
 
     def detect(self, reader: Reader) -> bool:
-        """Return True for the signs, and for all variables of a framework, which operators before 6.0.RC3 set alone.
+        """Return True for the signs, or for all variables of a framework: operators before 6.0.RC3 set nothing else.
 
-        Launchers set some of these for their ranks, but no MS_LOCAL_WORKER, and one number as LOCAL_RANK instead of a list.
+        Launchers set some of these variables for their ranks, but no MS_LOCAL_WORKER, and a single number as LOCAL_RANK instead of a list.
         """
         listed = "," in reader.env.get("LOCAL_RANK", "")
         older = (names for names in FRAMEWORKS if _set(reader, names[:4]) == 4 and (listed or names != PYTORCH))
@@ -100,12 +99,12 @@ class AscendOperator(Place):
         apart = _is_apart(reader)
         if reader.get(world) and reader.get(local):
             yield _count(reader, world, local, apart)
-        elif not reader.is_set(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
+        elif not reader.is_set(HOSTS) and not _set(reader, names):  # the operator sets nothing for a MindSpore job of a single Worker
             yield NODES, "no variable of a framework", "1"
         yield from _index_apart(reader, rank) if apart else copied(reader, NODE_INDEX, rank)
 
     def finished(self, reader: Reader, job: Job) -> Job:
-        """Add the addresses of this pod, and leave a Scheduler without NPUs without ranks."""
+        """Return the job with the addresses of this pod, and without ranks on a Scheduler without NPUs."""
         host, pod = reader.get(HOST_IP), reader.get(POD_IP)
         job = replace(job, instance_name=_own_name(reader), host_ip=host, host_ips=tuple(filter(None, (pod, host))))
         if not job.has_peers:
@@ -118,13 +117,13 @@ class AscendOperator(Place):
             job = replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
         if reader.by_user(MASTER_ADDR):
             return job
-        # A Scheduler and a Chief are given the address of their pod, the others that of the Service.
-        own = (pod or kubernetes.own_address(reader)) if job.node_index == 0 else ""
-        return replace(job, own_address=own, own_master=names != PYTORCH)
+        # The operator gives a Scheduler and a Chief the address of their own pod, the other pods the Service's.
+        address = (pod or kubernetes.own_address(reader)) if job.node_index == 0 else ""
+        return replace(job, own_address=address, own_master=names != PYTORCH)
 
 
 def _index_apart(reader: Reader, rank: Variable[int]) -> Iterator[Fact]:
-    """Yield the index of this node in a job whose Scheduler, node 0, the operator has left out."""
+    """Yield the index of this node in a job whose Scheduler (node 0) the operator does not count."""
     if _is_scheduler(reader):
         yield NODE_INDEX, MS_ROLE.name, 0
     elif reader.is_set(rank):
@@ -132,12 +131,12 @@ def _index_apart(reader: Reader, rank: Variable[int]) -> Iterator[Fact]:
 
 
 def _framework(reader: Reader) -> Names:
-    """Return the variables of the framework of which most are set: those of another may be an image's."""
+    """Return the variables of the framework with the most set variables; the image may have set some of another framework's."""
     return max(FRAMEWORKS, key=lambda names: _set(reader, names))
 
 
 def _set(reader: Reader, names: Names) -> int:
-    """Return the number of these that the environment has."""
+    """Return the number of these variables that are set."""
     return sum(bool(reader.env.get(each.name, "").strip()) for each in names)
 
 
@@ -148,7 +147,7 @@ def _own_name(reader: Reader) -> str:
 
 
 def _count(reader: Reader, world: Variable[int], local: Variable[int], apart: bool) -> Fact:
-    """Return the number of nodes: the job's processes by this node's. apart: the operator has left the Scheduler out."""
+    """Return the number of nodes: the job's processes divided by this node's. apart: one more, for a Scheduler that is not counted."""
     processes, here = reader.get(world), reader.get(local)
     if processes % here and not reader.is_set(NODES):
         described = f"{reader.described(world)} is no multiple of {reader.described(local)}"
@@ -160,7 +159,7 @@ def _count(reader: Reader, world: Variable[int], local: Variable[int], apart: bo
 
 
 def _look_for_scheduler(reader: Reader, names: Names) -> None:
-    """Offer what this pod shows of its Scheduler: a Worker beside one without NPUs has its pod's number as rank, else one more."""
+    """Offer AS_WORKER as false if this pod shows that its Scheduler has no NPUs: a Worker's rank then equals its pod's number."""
     if names != MINDSPORE:
         return
     if not reader.get(NPU_POD):
@@ -172,9 +171,10 @@ def _look_for_scheduler(reader: Reader, names: Names) -> None:
 
 
 def _number_of_worker(reader: Reader) -> str:
-    """Return the number in the name of this pod, 0 if it has no such name. In a plan for another node, /etc/hosts has this pod's."""
-    own = _own_name(reader)
-    names = [*(kubernetes.names_here(reader) if own else []), *([] if reader.by_user(NODE_INDEX) else [own])]
+    """Return the number in a Worker's pod name, "0" for another name. /etc/hosts comes first: it has this pod's name, also in a plan for
+    another node."""
+    own_name = _own_name(reader)
+    names = [*(kubernetes.names_here(reader) if own_name else []), *([] if reader.by_user(NODE_INDEX) else [own_name])]
     workers = [match for match in map(_POD.fullmatch, names) if match and match["type"] == "worker"]
     return workers[0]["index"] if workers else "0"
 

@@ -1,7 +1,7 @@
-"""Azure Machine Learning: lists of hosts, and the processes that the distribution of a job starts on each instance.
+"""Azure Machine Learning: lists of hosts, and the processes that the job's distribution starts on each instance.
 
 Sources: https://learn.microsoft.com/azure/machine-learning/how-to-train-distributed-gpu for MASTER_ADDR, NODE_RANK and the like;
-environments that users have shown and https://github.com/Azure/azureml-examples for the rest.
+https://github.com/Azure/azureml-examples and environments published by users for the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ranklaunch.env.settings import NODE_INDEX, NODES
 
 
 def _config(value: str) -> tuple[tuple[str, ...], str]:
-    """Return the hosts, and the name of the variable with the index of this node."""
+    """Return the hosts, and the name of the variable with the index of this node ("" without one). Raise ValueError."""
     try:
         config = json.loads(value)
         return tuple(parse.host(str(host)) for host in config.get("host_list") or ()), str(config.get("rank") or "")
@@ -34,27 +34,27 @@ HOSTS: Variable[tuple[parse.Endpoint, ...]] = Variable(
 )  # fmt: skip
 CONFIG: Variable[tuple[tuple[str, ...], str] | None] = Variable(
     "distributed_config", ("AZUREML_CR_DISTRIBUTED_CONFIG",), _config, None,
-    "JSON with host_list, the hosts of all nodes in node order, and with rank, the name of the variable that has this node's index",
+    "JSON with host_list, the hosts of all nodes in node order, and rank, the name of the variable with this node's index",
     "platform", default_text="none",
 )  # fmt: skip
 OWN_INDEX = platform_count(
-    "instance_index", ("AZUREML_CR_NODE_RANK", "AZ_BATCHAI_TASK_INDEX"), "index of this instance: the node's", per_node=True
+    "instance_index", ("AZUREML_CR_NODE_RANK", "AZ_BATCHAI_TASK_INDEX"), "index of this instance, which is the node's", per_node=True
 )
-RANK = replace(NODE_INDEX.also("RANK"), meaning="index of this process, by distribution type pytorch", per_node=False)
-PROCESSES = platform_count("processes", ("WORLD_SIZE",), "number of all processes, by distribution type pytorch: as many as nodes")
-LOCAL_PROCESS = platform_count("local_process", ("LOCAL_RANK",), "index of this process on its node: 0")
-MPI_RANK = platform_count("mpi_process", ("OMPI_COMM_WORLD_RANK",), "index of this process, by distribution type mpi: as the node's")
+RANK = replace(NODE_INDEX.also("RANK"), meaning="index of this process, from distribution type pytorch", per_node=False)
+PROCESSES = platform_count("processes", ("WORLD_SIZE",), "number of all processes, from distribution type pytorch: as many as nodes")
+LOCAL_PROCESS = platform_count("local_process", ("LOCAL_RANK",), "index of this process on its node; must be 0 without --per-rank")
+MPI_RANK = platform_count("mpi_process", ("OMPI_COMM_WORLD_RANK",), "index of this process, from distribution type mpi: the node's")
 INSTANCES = platform_count("instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), "number of instances, with --per-rank")
 
 _ONE_EACH = "process_count_per_instance: 1 in the job's distribution"
-_BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # set beside RANK and the like of torchrun's, none of which are Azure's
+_BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # if set, RANK and its like are torchrun's and not Azure's
 
 
 class Azureml(Place):
     OWN = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
-        """Yield hosts and the index. With --per-rank, the processes take the place of the nodes."""
+        """Yield the hosts and the index. With --per-rank, each process is a node."""
         if _per_rank(reader):
             for variable, source in ((NODES, PROCESSES), (NODE_INDEX, RANK)):
                 if not reader.by_user(variable):
@@ -70,7 +70,7 @@ class Azureml(Place):
             yield from copied(reader, NODE_INDEX, MPI_RANK)
 
     def finished(self, reader: Reader, job: Job) -> Job:
-        """Refuse several processes on a node, each of which would start all ranks of the node. With --per-rank each process is a node."""
+        """Refuse several processes on a node: each would start all ranks of the node. With --per-rank, return the job of one-rank nodes."""
         if _BY_TORCHRUN in reader.env:
             return job
         per_rank, total, here = _per_rank(reader), reader.get(PROCESSES), reader.get(LOCAL_PROCESS)
@@ -84,5 +84,5 @@ class Azureml(Place):
 
 
 def _per_rank(reader: Reader) -> bool:
-    """Return True if the user says that each of the processes stands before one rank."""
+    """Return True with --per-rank if the distribution's variables number the processes."""
     return base.per_rank(reader) and all(map(reader.is_set, (PROCESSES, LOCAL_PROCESS, RANK))) and _BY_TORCHRUN not in reader.env

@@ -14,7 +14,7 @@ from ranklaunch.env.reader import Reader, Variable, platform_count, platform_tex
 JOB_ID = platform_text(
     "flux_job",
     ("FLUX_JOB_ID", "FLUX_ENCLOSING_ID"),
-    "id of the job; the second, of the job whose script this is, of flux batch or flux alloc",
+    "id of the job; FLUX_ENCLOSING_ID: of the flux batch or flux alloc whose script this is",
 )
 TASKS = Variable("flux_tasks", ("FLUX_JOB_SIZE",), parse.positive, 1, "tasks of the job: one on each node", "platform")
 TASK_HERE = platform_count("flux_task_here", ("FLUX_TASK_LOCAL_ID",), "number of this task on its node, from 0", per_node=True)
@@ -26,7 +26,7 @@ class Flux(batch.System):
     JOB_ID = JOB_ID
 
     def job_id(self, reader: Reader) -> str:
-        """Return the id with its first letter as f, as Flux writes it in a locale without \u0192: the nodes' may differ."""
+        """Return the id with f as first letter, Flux's form in a locale without \u0192: the nodes' locales may differ."""
         return re.sub("^\u0192", "f", reader.get(JOB_ID).strip())
 
     def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:

@@ -1,4 +1,4 @@
-"""Names of the pods of an Indexed Job, where a Service makes them known."""
+"""Indexed Jobs of Kubernetes: names of the pods, if a Service resolves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the pods of a JobSet: SET-JOB-0-INDEX in a Service that is called as the set."""
+"""JobSets of Kubernetes: pods with names SET-JOB-0-INDEX, in a Service with the name of the JobSet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Jobset(Place):
     OWN = (HOSTNAME,)
 
     def detect(self, reader: Reader) -> bool:
-        """Return True for the index of an Indexed Job in a pod whose name begins with its Service's, or with the job's."""
+        """Return True for a pod with an Indexed Job's index, whose name begins with the name of its Service or of the user's job."""
         return kubernetes.has_pod_index(reader) and kubernetes.replicated(reader) is not None
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
@@ -25,7 +25,7 @@ class Jobset(Place):
             return
         if pod.job == "launcher" and reader.files.exists(kubernetes.MPI_HOST_FILE) and not reader.is_set(HOSTS):
             reader.problem(
-                f"{kubernetes.told_name(reader)} is the launcher of a TrainJob with mlPolicy.mpi, whose nodes do not run ranklaunch: "
+                f"{kubernetes.shown_name(reader)} is the launcher of a TrainJob with mlPolicy.mpi, whose nodes do not run ranklaunch: "
                 "expected a runtime without mlPolicy.mpi, whose nodes all do, such as ranklaunch-gpu-mpi of the chart ranklaunch-runtimes"
             )
         kubernetes.refuse_other_jobs(reader, pod)

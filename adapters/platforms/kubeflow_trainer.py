@@ -1,6 +1,6 @@
-"""Kubeflow Trainer: a TrainJob, by the variables of its torch policy, or without any by its pods' names and the index of an Indexed Job.
+"""Kubeflow Trainer's TrainJob: read from the variables of its torch policy, else from its pods' names and the Indexed Job's index.
 
-The PyTorchJob of the training operator before it sets the same variables. Its TrainJob is a JobSet whose replicated Job is called node.
+A TrainJob is a JobSet whose replicated Job has the name node. PyTorchJobs of the earlier training operator set the same variables.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ranklaunch.env.settings import NODES, SLOTS, devices
 from ranklaunch.errors import number
 
 MASTER_PORT = Variable(
-    "master_port", ("PET_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
+    "master_port", ("PET_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0, if the method's own is not set",
     "platform",
 )  # fmt: skip
 COUNTS = platform_text(
     "trainer_counts",
     ("PET_NNODES", "PET_NPROC_PER_NODE", "WORLD_SIZE"),
-    "number of nodes, N or N:N; ranks of a node, or a word for its devices; beside N:N the number of all ranks, which must agree",
+    "number of nodes (N or N:N); ranks of a node, or a word for its devices; with N:N the number of all ranks, which must agree",
 )
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
-# Node 0 of a TrainJob, by a Service; of a PyTorchJob a Service without a dot: its master's, or its first worker's where it has none.
+# Address of node 0. TrainJob: POD.SERVICE. PyTorchJob: a Service's name, the master's or, without a master, the first worker's.
 _MASTER = r"(?P<job>.+)-(?:node-0-0\.(?P<service>[^.]+)|(?:master|worker)-0)(?:\..*)?"
 
 
@@ -36,9 +36,10 @@ class KubeflowTrainer(Place):
     OWN = (COUNTS, MASTER_PORT, HOSTNAME)
 
     def detect(self, reader: Reader) -> bool:
-        """Return True for all that the torch policy sets, since an image or a user may set one for torchrun, and for a TrainJob's pod.
+        """Return True if all variables of the torch policy are set, or in a TrainJob's pod.
 
-        torchtune is told no master, and needs none for one node.
+        One of the variables is not enough: an image or a user may set it for torchrun. torchtune's runtime sets no master, and needs none
+        for one node.
         """
         nodes, rank, master = (reader.env.get(name, "").strip() for name in _SIGNS)
         indexed, pod = kubernetes.has_pod_index(reader), kubernetes.replicated(reader)
@@ -69,7 +70,7 @@ def _slots(reader: Reader, slots: str) -> Iterator[Fact]:
 
 
 def _pods(reader: Reader, master: str, nodes: int) -> Iterator[Fact]:
-    """Yield the names of the pods by node 0's address, which is alike on every node, else by what only this pod is called."""
+    """Yield the names of the pods from node 0's address, the same on every node; else from this pod's own name."""
     match, pod = re.fullmatch(_MASTER, master), kubernetes.replicated(reader)
     if match:
         stem = f"{match['job']}-node-0" if match["service"] else ""
@@ -80,7 +81,7 @@ def _pods(reader: Reader, master: str, nodes: int) -> Iterator[Fact]:
 
 
 def _warn_of_processors(reader: Reader, slots: str) -> None:
-    """Warn of other slots than devices. The trainer counts GPUs alone: with NPUs, it takes the number of processors."""
+    """Warn if the slots are not the number of devices. The trainer counts GPUs only; on NPUs it sets the number of processors."""
     here = devices(reader)
     if here and not reader.is_set(SLOTS) and number(slots) != here:
         described = f"PET_NPROC_PER_NODE={slots}, but this container has {here} devices"
@@ -88,7 +89,8 @@ def _warn_of_processors(reader: Reader, slots: str) -> None:
 
 
 def _refuse_other_count(reader: Reader, nodes: int, env: Mapping[str, str]) -> None:
-    """Refuse N:N of an elastic job without limits of its own: the operator counts the workers, and not the master that is a node too."""
+    """Refuse N:N that differs from the number of pods: in an elastic job without limits of its own the operator counts the workers, but not
+    the master, which is a node too."""
     ranks, slots = number(env.get("WORLD_SIZE", "")) or 0, number(env.get("PET_NPROC_PER_NODE", "")) or 1
     if ranks and ranks // slots != nodes:
         by_ranks = f"by WORLD_SIZE={ranks} the job has {ranks // slots} pods"

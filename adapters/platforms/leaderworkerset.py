@@ -1,4 +1,4 @@
-"""Names of the pods of a LeaderWorkerSet, by the leader's address: LEADER.SERVICE, and LEADER-1.SERVICE for worker 1."""
+"""LeaderWorkerSet: names of the pods, from the leader's address: LEADER.SERVICE, and LEADER-1.SERVICE for worker 1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES
 
 _ADDRESS = "LWS_LEADER_ADDRESS"
-# An address without a number at the end of the pod's name is one of a group that has none: its workers are called otherwise.
+# A leader's name without a number at the end belongs to a group without one, whose workers have other names.
 _LEADER = r"(?P<pod>[^.]+-[0-9]{1,7})(?P<rest>\.[^.]+(?:\..+)?)"
 
 
@@ -27,6 +27,6 @@ class Leaderworkerset(Place):
         count = reader.get(NODES.also("LWS_GROUP_SIZE"))
         workers = (f"{leader['pod']}-{number}{leader['rest']}" for number in range(1, count))
         yield HOSTS, _ADDRESS, [leader[0], *workers]
-        own = re.fullmatch(rf"{re.escape(leader['pod'])}(?:-([0-9]{{1,7}}))?", kubernetes.own_name(reader))
-        if own:
-            yield NODE_INDEX, "the number in HOSTNAME", own[1] or "0"
+        pod = re.fullmatch(rf"{re.escape(leader['pod'])}(?:-([0-9]{{1,7}}))?", kubernetes.own_name(reader))
+        if pod:
+            yield NODE_INDEX, "the number in HOSTNAME", pod[1] or "0"

@@ -1,6 +1,6 @@
-"""Huawei Cloud ModelArts training jobs. One node is one container; a job is one Volcano job in the platform's cluster.
+"""Huawei Cloud ModelArts training jobs. A node is a container; a job is a Volcano job in the platform's cluster.
 
-Source of the variables: ModelArts user guide, "Viewing environment variables of a training container"; Volcano's svc and env plugins.
+Sources of the variables: ModelArts user guide, "Viewing environment variables of a training container"; Volcano's plugins svc and env.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NODE_INDEX = settings.NODE_INDEX.also("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK
 STARTS = settings.ATTEMPT.also("MA_PROC_START_CNT")
 JOB_NAME = settings.JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
 SCHEDULED = Variable(
-    "scheduled", ("MA_SCHEDULE_CNT",), parse.positive, 1, "how often the pod of this node was scheduled, from 1", "platform"
+    "scheduled", ("MA_SCHEDULE_CNT",), parse.positive, 1, "number of times that this node's pod was scheduled, from 1", "platform"
 )
 TASK = tasks.TASK.also("MA_TASK_NAME")
 PS_HOSTS = tasks.PS_HOSTS.also("TF_PS_HOSTS", "VC_PS_HOSTS")
@@ -45,13 +45,13 @@ HOST_IP = platform_text("host_ip", ("MA_CURRENT_HOST_IP",), "address of the phys
 CURRENT_IP = platform_text(
     "current_ip",
     ("MA_CURRENT_IP",),
-    "address of the host or, on newer platforms, of the container: used only to find a rank table's server",
+    "address of the host or, on newer platforms, of the container; only used to find this container in a rank table",
     per_node=True,
 )
 SIGNS = platform_text(
     "modelarts_signs",
     ("MA_NUM_HOSTS", "MA_NUM_GPUS", "MA_VJ_NAME", "MA_JOB_DIR", "MA_MOUNT_PATH", "MA_CURRENT_INSTANCE_NAME", "DLS_TASK_NUMBER"),
-    "set by ModelArts alone: any of them says that this is the platform",
+    "set by ModelArts alone: one of them is enough to recognise the platform",
 )
 
 
@@ -69,7 +69,7 @@ class Modelarts(Place):
 
     def read(self, reader: Reader, program: Program) -> Job:
         nodes = reader.get(NODES)
-        ps_and_workers = _tasks(reader, nodes)
+        ps_and_workers = _ps_and_workers(reader, nodes)
         index = ps_and_workers.node_index if ps_and_workers else _index(reader, nodes)
         hosts = ps_and_workers.hosts if ps_and_workers else _hosts(reader, nodes, reader.get(TASK))
         slots = spread(reader, SLOTS, reader.get(SLOTS), len(ps_and_workers.workers) if ps_and_workers else nodes)
@@ -83,7 +83,7 @@ class Modelarts(Place):
             slots=ps_and_workers.slots(slots) if ps_and_workers else slots,
             node_index=index,
             tasks=ps_and_workers,
-            accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
+            accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images have the variables of CUDA's and NCCL's versions
             instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
             host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
             host_ip=reader.get(HOST_IP),
@@ -91,7 +91,7 @@ class Modelarts(Place):
         )
 
     def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
-        """Return process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
+        """Return the process starts plus the pod schedules, minus 1. The sum is the same in pods that were kept and that were replaced."""
         if reader.by_user(STARTS):
             return reader.get(STARTS)
         number = reader.get(STARTS) + reader.get(SCHEDULED) - 1
@@ -100,15 +100,16 @@ class Modelarts(Place):
         return number
 
 
-def _tasks(reader: Reader, nodes: int) -> Tasks | None:
-    """Return the ps and workers of a TensorFlow job, which has as many of both: MA_NUM_HOSTS counts either."""
+def _ps_and_workers(reader: Reader, nodes: int) -> Tasks | None:
+    """Return the ps and workers of a TensorFlow job, None without ps. MA_NUM_HOSTS is the number of ps and also of workers."""
     if _has_ps(reader):
         both = Tasks(_workers(reader, nodes), _ps(reader, nodes), tasks.own_task(reader, TASK))
         tasks.refuse_duplicates(reader, both)
         return replace(both, index=_index(reader, both.size))
     configured = tasks.by_config(reader, TASK, NODE_INDEX)
     if configured and len(configured.workers) != nodes and reader.is_set(NODES):
-        reader.warn(f"TF_CONFIG is another job's: it names {len(configured.workers)} workers, but {_counter(reader)} is {nodes}")
+        workers = f"it names {len(configured.workers)} workers, but {_counter(reader)} is {nodes}"
+        reader.warn(f"TF_CONFIG is another job's, and ignored: {workers}")
         return None
     return configured
 
@@ -128,21 +129,21 @@ def _workers(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 
 def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
-    """Return the ps. Their number is the platform's to say, but for a list of the user's."""
+    """Return the ps. The platform's variables count them; only a list of the user's may have another length."""
     count, counter = reader.get(PS_COUNT) or nodes, PS_COUNT.name if reader.get(PS_COUNT) else _counter(reader)
     ps, source = reader.get(PS_HOSTS), reader.source(PS_HOSTS)
     if ps and reader.by_user(PS_HOSTS):
         return ps
     if not ps:
         source = _HOST_FILE.format(task=tasks.PS)
-        hosts = host_file(reader, source, PS_HOSTS) or _made(reader, tasks.PS, count, PS_HOSTS)
+        hosts = host_file(reader, source, PS_HOSTS) or _volcano_hosts(reader, tasks.PS, count, PS_HOSTS)
         ps = tuple(map(Endpoint, hosts))
     _refuse_count(reader, len(ps), source, count, counter)
     return ps
 
 
 def _index(reader: Reader, nodes: int) -> int:
-    """Return the index of this container by variables, which the number that ends the pod's name must not contradict."""
+    """Return the index of this container from variables. The number at the end of the pod's name must agree with it."""
     source, number = suffix(reader, INSTANCE)
     if not number and not reader.is_set(NODE_INDEX):
         source, number = suffix(reader, HOSTNAME)
@@ -152,18 +153,20 @@ def _index(reader: Reader, nodes: int) -> int:
 
 
 def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
-    """Return the hosts by VC_<TASK>_HOSTS, else by Volcano's host file (huge jobs have no variable), else as Volcano makes their names."""
+    """Return the hosts from VC_<TASK>_HOSTS, else Volcano's host file (huge jobs have no variable), else by Volcano's rule for names."""
     variable = replace(HOSTS, names=(HOSTS.name, f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS"))
     hosts, source = reader.get(variable), reader.source(variable)
     if not hosts:
         source = _HOST_FILE.format(task=task)
         hosts = host_file(reader, source, HOSTS)
-    if nodes == 1 != len(hosts) and (reader.is_set(NODES) or not hosts):  # of more without a count each would train alone
+    # Several hosts without a count are refused below: each node would train alone.
+    if nodes == 1 != len(hosts) and (reader.is_set(NODES) or not hosts):
         reader.note(HOSTS, "localhost", "default")
         if hosts:
-            reader.warn(f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1: this node trains by itself")
+            described = f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1"
+            reader.warn(f"{described}: this node trains alone; set {NODES.name} if the job has more")
         return ("localhost",)
-    hosts = hosts or _made(reader, task, nodes, variable)
+    hosts = hosts or _volcano_hosts(reader, task, nodes, variable)
     _refuse_count(reader, len(hosts), source, nodes, _counter(reader))
     return hosts if len(hosts) == nodes else hosts[:1] * nodes
 
@@ -173,8 +176,8 @@ def _refuse_count(reader: Reader, hosts: int, source: str, count: int, counter: 
         reader.problem(f"{source} names {hosts} hosts, but {counter} is {count}: expected as many names")
 
 
-def _made(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple[str, ...]:
-    """Return the names that Volcano gives to the pods of a task."""
+def _volcano_hosts(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple[str, ...]:
+    """Return the hosts of a task's pods by Volcano's rule, from MA_VJ_NAME. Record a problem if it is not set."""
     job = reader.env.get("MA_VJ_NAME", "")
     hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(count))
     if job:
@@ -190,7 +193,7 @@ def _counter(reader: Reader) -> str:
 
 
 def _name(reader: Reader) -> str:
-    """Return the public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
+    """Return the job's public id. The cluster's name begins with ma-job- instead of the platform's modelarts-job-."""
     of_pod = re.sub("-[^-]+-[0-9]+$", "", reader.seen(INSTANCE))
     if of_pod and not reader.is_set(JOB_NAME):
         reader.offer(JOB_NAME, INSTANCE.name, of_pod)

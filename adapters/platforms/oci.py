@@ -1,4 +1,4 @@
-"""The file of a job of OCI Data Science with rank and address of each node, which grows until all have come."""
+"""OCI Data Science jobs: the file with rank and address of each node, to which each node is added when it has started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Oci(Place):
         text = reader.text(path) or "[]"
         try:
             entries: Any = json.loads(text)
-        except (ValueError, RecursionError):  # half written
+        except (ValueError, RecursionError):  # the file is being written
             entries = []
         try:
             hosts = {parse.count(str(each["Rank"])): parse.host(str(each["IPAddress"])) for each in entries}

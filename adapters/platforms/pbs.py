@@ -1,4 +1,4 @@
-"""OpenPBS, PBS Pro and Torque. A job's script runs on its first host alone; pbsdsh, pbs_tmrsh or mpiexec start one ranklaunch on each.
+"""OpenPBS, PBS Pro and Torque. A job's script runs on the first host alone; pbsdsh, pbs_tmrsh or mpiexec starts one ranklaunch on each.
 
 Source of the variables: OpenPBS, src/resmom/start_exec.c and doc/man1 (qsub, pbsdsh); Torque, src/resmom/start_exec.c.
 """
@@ -15,27 +15,25 @@ from ranklaunch.env.reader import Reader, Variable, platform_count, platform_tex
 from ranklaunch.env.settings import HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
 
-OF_FIRST_HOST = "/var/spool/pbs/aux"  # OpenPBS's own folder of node files, by id: tasks have no variable that says so
+NODE_FILES = "/var/spool/pbs/aux"  # OpenPBS's folder of node files, named by job id, on the first host; tasks have no variable for the file
 
 JOB_ID = platform_text("pbs_job", ("PBS_JOBID",), "id of the job")
 NODE_FILE = platform_text(
     "pbs_node_file",
     ("PBS_NODEFILE",),
     "file of the job's hosts, a line for each of their slots; on the first host",
-    default_text=f"{OF_FIRST_HOST}/ID, where it exists",
+    default_text=f"{NODE_FILES}/ID, if it exists",
 )
-NODE = platform_text(
-    "pbs_node", ("PBS_NODENUM",), "index of this node; of the script's node where mpiexec of PALS hands it on", per_node=True
-)
+NODE = platform_text("pbs_node", ("PBS_NODENUM",), "index of this node; under mpiexec of PALS that of the script's node", per_node=True)
 TASK = platform_text(
-    "pbs_task", ("PBS_TASKNUM",), "number of this task: 1 is the job's script itself, which runs on the first host alone", per_node=True
+    "pbs_task", ("PBS_TASKNUM",), "number of this task: 1 is the job's script, which runs on the first host alone", per_node=True
 )
 TASKS_HERE = Variable(
-    "pals_tasks", ("PALS_LOCAL_SIZE",), parse.positive, 1, "tasks that mpiexec of PALS starts on this host: one", "platform",
+    "pals_tasks", ("PALS_LOCAL_SIZE",), parse.positive, 1, "tasks of mpiexec of PALS on this host; must be one", "platform",
 )  # fmt: skip
-TASK_HERE = platform_count("pals_task", ("PALS_LOCAL_RANKID",), "number of this one among them, from 0")
+TASK_HERE = platform_count("pals_task", ("PALS_LOCAL_RANKID",), "number of this task of PALS on this host, from 0")
 GPU_FILE = platform_text("pbs_gpu_file", ("PBS_GPUFILE",), "Torque's file of the job's GPUs, with lines HOST-gpuN")
-VERSION = platform_text("pbs_version", ("PBS_VERSION",), "TORQUE-...: Torque, whose pbsdsh is another one")
+VERSION = platform_text("pbs_version", ("PBS_VERSION",), "TORQUE-... means Torque, whose pbsdsh differs from OpenPBS's")
 
 
 _GPU = re.compile(r"(\S+)-gpu[0-9]+")
@@ -46,10 +44,10 @@ class Pbs(batch.System):
     JOB_ID = JOB_ID
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
-        """Each line of the node file once. A host may have the variable and not the file."""
+        """Yield the hosts of the node file, each once, this node's index and the GPUs. A host may have the variable without the file."""
         hosts = reader.get(HOSTS)
         if not hosts:
-            paths = filter(None, (reader.get(NODE_FILE), f"{OF_FIRST_HOST}/{reader.get(JOB_ID)}"))
+            paths = filter(None, (reader.get(NODE_FILE), f"{NODE_FILES}/{reader.get(JOB_ID)}"))
             hosts = tuple(next(filter(None, (batch.listed(reader, path) for path in paths)), ()))
             yield from of_hosts(NODE_FILE.name, hosts)
         if "PALS_NODEID" not in reader.env:
@@ -58,7 +56,7 @@ class Pbs(batch.System):
         yield from _gpus(reader, hosts)
 
     def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
-        """Return the tasks of this host. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
+        """Return the tasks of this host. OpenPBS gives the script task number 1, and started tasks numbers of eight digits."""
         script, command = "", "mpiexec --ppn 1 ranklaunch run ..."
         if not reader.is_set(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
             script, command = reader.described(TASK) if reader.is_set(TASK) else f"no {TASK.name}", on_all(reader)
@@ -67,15 +65,15 @@ class Pbs(batch.System):
 
 
 def on_all(reader: Reader) -> str:
-    """Return the line that starts a ranklaunch on each host. Not by pbsdsh of OpenPBS, which ends with 0 whatever its tasks end with."""
-    own = f"env RANKLAUNCH_HOSTS={clipped(','.join(reader.get(HOSTS)))} ranklaunch run ..."
+    """Return the shell line that starts one ranklaunch on each host. OpenPBS's pbsdsh is not used: it exits with 0 if its tasks fail."""
+    start = f"env RANKLAUNCH_HOSTS={clipped(','.join(reader.get(HOSTS)))} ranklaunch run ..."
     if "TORQUE" in reader.get(VERSION).upper():
-        return f"pbsdsh -u {own}"
-    return f"for host in $(sort -u $PBS_NODEFILE); do pbs_tmrsh $host {own} & done; wait $!"
+        return f"pbsdsh -u {start}"
+    return f"for host in $(sort -u $PBS_NODEFILE); do pbs_tmrsh $host {start} & done; wait $!"
 
 
 def _gpus(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
-    """Yield the GPUs of each host by Torque's file, if it names them all."""
+    """Yield the GPUs of each host from Torque's file, if the file has all hosts."""
     path = reader.get(GPU_FILE)
     lines = batch.listed(reader, path) if path else {}
     counts = batch.counted(reader, path, [match[1] for match in map(_GPU.fullmatch, lines) if match])

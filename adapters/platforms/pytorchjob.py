@@ -1,4 +1,4 @@
-"""The oldest PyTorchJobs, whose master has localhost for its own address: its pod's name is the one that the workers know."""
+"""The oldest PyTorchJobs. Their master has localhost as MASTER_ADDR; the workers know the master by its pod's name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Amazon SageMaker training jobs. One node is one host, algo-1 and on; one container on each, with the job's files below /opt/ml.
+"""Amazon SageMaker training jobs. A node is a host (algo-1, algo-2 ...) with one container, and the job's files are below /opt/ml.
 
-Source: https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo.html and the pages below it, for SageMaker's own
+Sources: https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo.html and the pages below it for SageMaker's own
 settings; https://github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md, for the toolkit's SM_ variables, and for the
-way from hyperparameters to arguments.
+arguments made of hyperparameters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CURRENT_HOST = platform_text(
     "current_host", ("SM_CURRENT_HOST",), "name of this host", agree=True, per_node=True, default_text="current_host of resourceconfig.json"
 )
 PROGRAM = Variable(
-    "sagemaker_program", ("SAGEMAKER_PROGRAM",), parse.text, "", "program, where the command line names none; in the folder of the code",
+    "sagemaker_program", ("SAGEMAKER_PROGRAM",), parse.text, "", "program, if the command line names none; path in the folder of the code",
     "image", default_text="hyperparameter sagemaker_program",
 )  # fmt: skip
 CODE = Variable(
@@ -38,9 +38,9 @@ CODE = Variable(
 )  # fmt: skip
 
 
-# Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
+# Beginnings of hyperparameters of SageMaker and its SDK, which are no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
-_DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
+_DEFAULT_COMMAND = ("train",)  # SageMaker's command for an image if the job sets no entry point
 _FOLDERS = ("model", "input", "input/config", "output", "output/data", "output/intermediate")
 _CPUS = "/sys/devices/system/cpu"
 
@@ -52,36 +52,36 @@ class Sagemaker(Place):
         return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
 
     def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
-        """Return the program of SageMaker's hyperparameters, where the command line names none. `read` reports what is wrong with them."""
+        """Return the program of SageMaker's hyperparameters, if the command line names none. `read` reports mistakes in them."""
         path = _path(reader) if tuple(words) in ((), _DEFAULT_COMMAND) else ""
         return Program(path, tuple(arguments(_own_hyperparameters(reader)))) if path else None
 
     def failure_file(self, reader: Reader) -> str:
-        """Return the file where SageMaker looks for the reason of a failure."""
+        """Return the path at which SageMaker reads the reason of a failure."""
         return join(reader.get(BASE), "output/failure")
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
-        """Yield the hosts, sorted as SageMaker numbers them, and the index. Variables come first, with which the file must agree."""
+        """Yield the hosts, sorted as SageMaker numbers them, and the index. Variables come first; the file must agree with them."""
         file, resources = _config_file(reader, "resourceconfig"), _object(reader, "resourceconfig")
         if resources:
             reader.offer(HOSTS, f"hosts of {file}", json.dumps(resources.get("hosts") or []))
             reader.offer(CURRENT_HOST, f"current_host of {file}", resources.get("current_host", ""))
-        hosts, own = list(reader.get(SM_HOSTS)), reader.get(CURRENT_HOST)
+        hosts, this_host = list(reader.get(SM_HOSTS)), reader.get(CURRENT_HOST)
         if not reader.by_user(HOSTS):
             hosts.sort()
             yield HOSTS, reader.source(SM_HOSTS), hosts
-        if own in hosts:
-            yield NODE_INDEX, reader.source(CURRENT_HOST), hosts.index(own)
-        elif hosts and (hosts[1:] or own) and not reader.by_user(NODE_INDEX):
-            wrong = f"{reader.source(CURRENT_HOST)} is {clipped(own)!r}: expected one of the hosts {clipped(','.join(hosts))}"
+        if this_host in hosts:
+            yield NODE_INDEX, reader.source(CURRENT_HOST), hosts.index(this_host)
+        elif hosts and (hosts[1:] or this_host) and not reader.by_user(NODE_INDEX):
+            wrong = f"{reader.source(CURRENT_HOST)} is {clipped(this_host)!r}: expected one of the hosts {clipped(','.join(hosts))}"
             reader.problem(f"{wrong}; or set {NODE_INDEX.name}")
         for name, value in _own_hyperparameters(reader).items():
             if not _fits(f"{name}{_argument(value)}"):
                 reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
 
     def finished(self, reader: Reader, job: Job) -> Job:
-        """Return the job with the environment of SageMaker's training toolkit, and with the folder of a program that SageMaker names."""
-        name = _named(reader) if job.program.path == _path(reader) else ""
+        """Return the job with the variables of SageMaker's training toolkit, and with the folder of a program that SageMaker names."""
+        name = _program_name(reader) if job.program.path == _path(reader) else ""
         submitted = _submitted(reader)
         if name and submitted.startswith("s3://") and not reader.files.exists(job.program.path):
             reader.problem(
@@ -94,7 +94,7 @@ class Sagemaker(Place):
 
 
 def _fits(text: str) -> bool:
-    """Return True for a text that an argument and a variable can hold: without NUL and lone surrogates."""
+    """Return True for a text that a command line and an environment can hold: without NUL and lone surrogates."""
     try:
         return b"\0" not in text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -104,24 +104,24 @@ def _fits(text: str) -> bool:
 # The program
 
 
-def _named(reader: Reader) -> str:
+def _program_name(reader: Reader) -> str:
     return reader.get(PROGRAM) or str(_hyperparameters(reader).get(PROGRAM.value, ""))
 
 
 def _submitted(reader: Reader) -> str:
-    """Return the place of the code, a folder or an archive in S3; "" if nothing says it."""
+    """Return the folder of the code, or its archive in S3; "" if neither is set."""
     return str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
 
 
 def _path(reader: Reader) -> str:
-    """Return the path of the program that SageMaker names, in the first folder with the file, else as expected; "" without a name."""
-    name, folder_of_job = _named(reader), _submitted(reader)
-    places = [join(folder, name) for folder in (folder_of_job, join(reader.get(BASE), "code")) if name and folder.startswith("/")]
-    return next(filter(reader.files.exists, places), "".join(places[:1]))
+    """Return the path of the program that SageMaker names: the first that exists, else the first possible one; "" without a name."""
+    name, folder_of_job = _program_name(reader), _submitted(reader)
+    paths = [join(folder, name) for folder in (folder_of_job, join(reader.get(BASE), "code")) if name and folder.startswith("/")]
+    return next(filter(reader.files.exists, paths), "".join(paths[:1]))
 
 
 def arguments(hyperparameters: dict[str, Any]) -> list[str]:
-    """Return arguments as SageMaker's training toolkit makes them: sorted, --name and value; a name of one letter has one dash."""
+    """Return the arguments that SageMaker's training toolkit makes: sorted, --name and value; -n and value for a name of one letter."""
     words = []
     for name, value in sorted(hyperparameters.items()):
         words += [f"--{name}" if len(name) > 1 else name and f"-{name}", _argument(value)]
@@ -139,7 +139,7 @@ def _own_hyperparameters(reader: Reader) -> dict[str, Any]:
 
 
 def _hyperparameters(reader: Reader) -> dict[str, Any]:
-    """SageMaker's values are texts. Its SDK makes them of JSON; one that is no JSON is meant as it is."""
+    """Return the hyperparameters. Their values are texts: the SDK writes JSON, and a text that is not JSON is kept as it is."""
     return {name: _decoded(value) for name, value in _object(reader, "hyperparameters").items()}
 
 
@@ -154,17 +154,16 @@ def _decoded(value: Any) -> Any:
 
 
 def _environment(reader: Reader, job: Job, name: str) -> dict[str, str]:
-    """Return the variables not set yet, except any of no use with several processes. name: name of the program, if SageMaker
-    names it."""
+    """Return the toolkit's variables that are not set yet, and that have a valid name. name: the program, if SageMaker names it."""
     texts = {f"SM_{value}": _text(text) for value, text in _toolkit_values(reader, job, name).items()}
-    free = CURRENT_HOST.names  # this one is of the planned node
-    return {name: text for name, text in texts.items() if name in free or (name not in reader.env and re.fullmatch("[^\\s=]+", name))}
+    always = CURRENT_HOST.names  # the planned node's host, which may be another one than in the environment
+    return {name: text for name, text in texts.items() if name in always or (name not in reader.env and re.fullmatch("[^\\s=]+", name))}
 
 
 def _toolkit_values(reader: Reader, job: Job, name: str) -> dict[str, Any]:
-    """Return the values of the toolkit's variables, by their names without SM_. name: name of the program, if SageMaker names it."""
+    """Return the values of the toolkit's variables, by their names without SM_. name: the program, if SageMaker names it."""
     base, resources, channels = reader.get(BASE), _object(reader, "resourceconfig"), _object(reader, "inputdataconfig")
-    own = _own_hyperparameters(reader)
+    hyperparameters = _own_hyperparameters(reader)
     cpus = sum(bool(re.fullmatch("cpu[0-9]+", name)) for name in reader.files.names(_CPUS))
     entry = name or posixpath.basename(job.program.path)
     return {
@@ -183,10 +182,10 @@ def _toolkit_values(reader: Reader, job: Job, name: str) -> dict[str, Any]:
         "USER_ENTRY_POINT": entry,
         "MODULE_NAME": entry.removesuffix(".py"),
         "MODULE_DIR": (_submitted(reader) if name else posixpath.dirname(job.program.path)) or join(base, "code"),
-        "HPS": own,
+        "HPS": hyperparameters,
         "USER_ARGS": list(job.program.args),
         **{f"CHANNEL_{name.upper()}": join(base, f"input/data/{name}") for name in channels},
-        **{f"HP_{name.upper()}": value for name, value in own.items()},
+        **{f"HP_{name.upper()}": value for name, value in hyperparameters.items()},
     }
 
 
@@ -205,7 +204,7 @@ def _config_file(reader: Reader, name: str) -> str:
 
 
 def _object(reader: Reader, name: str) -> dict[str, Any]:
-    """Return the object in a file, {} without the file."""
+    """Return the JSON object of a configuration file, {} without the file. Record a problem for another content."""
     path = _config_file(reader, name)
     try:
         result = json.loads((reader.files.text(path, MOST_BYTES) or "").strip() or "{}")

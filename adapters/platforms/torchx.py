@@ -1,4 +1,4 @@
-"""TorchX on Volcano: a task for each replica of a role, with one pod each, whose host is in the variable of that task."""
+"""TorchX on Volcano: each replica of a role is a task of one pod, and the task's variable has the pod's host."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Torchx(Place):
             match = re.fullmatch(r"VC_(.+)_([0-9]{1,7})_HOSTS", name)
             if match:
                 roles.setdefault(match[1], {})[int(match[2])] = value.strip()
-        own = re.sub("[^A-Z0-9]", "_", pod["job_and_role"].upper())
-        role = max((role for role in roles if f"_{own}".endswith(f"_{role}")), key=len, default="")
+        job_and_role = re.sub("[^A-Z0-9]", "_", pod["job_and_role"].upper())
+        role = max((role for role in roles if f"_{job_and_role}".endswith(f"_{role}")), key=len, default="")
         hosts = roles.get(role, {})
         yield from of_hosts(f"hosts of the tasks {role}", [hosts[replica] for replica in sorted(hosts)])
         yield NODE_INDEX, f"the replica's number in {HOSTNAME.name}", pod["replica"]

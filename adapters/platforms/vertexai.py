@@ -1,4 +1,4 @@
-"""Worker pools of Vertex AI: those of CLUSTER_SPEC that train, as nodes in their order."""
+"""Vertex AI: the worker pools of CLUSTER_SPEC that train, whose replicas are the nodes in this order."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ class Vertexai(Place):
             yield NODE_INDEX, _CLUSTER, number + (len(pools[0]) if kind == _POOLS[1] else 0)
         elif not reader.by_user(NODE_INDEX):
             reader.problem(
-                f"{_CLUSTER}: task {kind} {number} is none of the replicas of {' and '.join(_POOLS)}, which are the nodes; other pools "
-                "have other work"
+                f"{_CLUSTER}: task {kind} {number} is none of the replicas of {' and '.join(_POOLS)}, which are the nodes: do not start "
+                "ranklaunch in other pools"
             )

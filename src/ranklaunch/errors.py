@@ -10,20 +10,19 @@ from collections.abc import Iterable, Sequence
 
 
 class RanklaunchError(Exception):
-    """Something that the user or the platform can mend. Its text is the whole message; no traceback is shown."""
+    """Error that the user or the platform can fix. Its text is the whole message; no traceback is shown."""
 
     exit_code = 70
 
 
 class UsageError(RanklaunchError):
-    """The command line is wrong."""
+    """Wrong command line."""
 
     exit_code = 2
 
 
 class ConfigError(RanklaunchError):
-    """The platform's environment, a rank table or a template is wrong or contradicts itself. Carries every problem found, and hints: what
-    may have led to them."""
+    """Wrong or contradictory platform environment, rank table or template. problems: all of the plan's. hints: their likely causes."""
 
     exit_code = 78
 
@@ -34,28 +33,30 @@ class ConfigError(RanklaunchError):
 
 
 class WaitError(RanklaunchError):
-    """Waited in vain for a rank table, a name or a port; trying again may help."""
+    """A rank table, a host name or a port did not appear before the deadline; a retry may help."""
 
     exit_code = 75
 
 
 class MissingProgramError(RanklaunchError):
-    """A program that the plan needs is missing or too old."""
+    """Program that the plan needs, and that is missing or too old."""
 
     exit_code = 69
 
 
-NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)  # nor will it be another time
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)  # a retry fails as well
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
 
 
 def refused(error: OSError | MemoryError, what: str = "") -> WaitError | ConfigError:
-    """To be raised where the system has no process, memory, descriptor or disk left, or refuses this user a file. what it refuses, as
-    " to start a process"."""
+    """Return the error to raise if the system has no process, memory, descriptor or disk left, or denies this user a file.
+
+    what: the refused action with a blank before it, such as " to start a process".
+    """
     if isinstance(error, OSError) and error.errno in NOT_ALLOWED and error.filename is not None:
         return ConfigError(f"{error.filename}: {error.strerror}")
-    forks = isinstance(error, OSError) and error.errno == errno.EAGAIN and error.filename is None
-    limit = " (a limit on processes and threads: the container's, or ulimit -u)" if forks else ""
+    is_fork = isinstance(error, OSError) and error.errno == errno.EAGAIN and error.filename is None
+    limit = " (a limit on processes and threads: the container's, or ulimit -u)" if is_fork else ""
     return WaitError(f"the system refuses{what}, trying again may help: {str(error) or 'no memory left'}{limit}")
 
 
@@ -78,18 +79,18 @@ class Problems:
             self.warnings.append(text)
 
     def check(self) -> None:
-        """Raises one error with every problem so far: UsageError where all are the command line's, else ConfigError."""
+        """Raise one error with all problems so far: UsageError if all are about the command line, else ConfigError."""
         if self._errors and all(self._errors.values()):
             raise UsageError("\n".join(self._errors))
         if self._errors:
             raise ConfigError(self._errors)
 
 
-MOST_DIGITS = 18  # of a number that a text may have
+MOST_DIGITS = 18  # digits of a number in a text
 MANY_DIGITS = "a number in it has thousands of digits"
 NESTED = "nested too deeply"
-SHORT_WORD = 12  # characters: no key or token is as short
-MOST_SAID, ITS_END = 4096, 1000  # characters of a line of a message; a path may have as many
+SHORT_WORD = 12  # characters; keys and tokens are longer
+LONGEST_LINE, KEPT_END = 4096, 1000  # characters of a message's line (a path may have 4096), and of its end where the middle is left out
 LEFT_OUT = "(left out: the secrets in it cannot be hidden: {})"
 
 SUCCESS = 0
@@ -97,7 +98,7 @@ DEFECT = 70
 NO_PROGRESS = 76
 USAGE = UsageError.exit_code
 
-# Shown by `ranklaunch --help` and in docs/exit-codes.md; a test holds the two together.
+# Shown by `ranklaunch --help` and in docs/exit-codes.md; a test compares the two.
 EXIT_CODES: dict[int, str] = {
     SUCCESS: "every rank succeeded",
     USAGE: "wrong command line",
@@ -116,14 +117,14 @@ EXIT_CODES: dict[int, str] = {
 
 
 def nearest(word: str, legal: Iterable[str]) -> str:
-    """A hint for a mistyped word: ", did you mean 'torchrun'?", or nothing when no legal word is near."""
-    import difflib  # only mistakes need it
+    """Return a hint for a mistyped word, as ", did you mean 'torchrun'?"; "" if no legal word is near."""
+    import difflib  # imported here: only a mistyped word needs it
 
     near = difflib.get_close_matches(word.lower(), list(legal), n=1, cutoff=0.6)
     return f", did you mean '{near[0]}'?" if near else ""
 
 
-NEAR_BEGINNING = 0.85  # likeness, 1 for equal words
+NEAR_BEGINNING = 0.85  # difflib's similarity ratio; 1 for equal words
 
 
 def begins_like_ours(name: str) -> bool:
@@ -135,12 +136,12 @@ def begins_like_ours(name: str) -> bool:
 
 
 def counted(number: int, word: str) -> str:
-    """1 rank, 2 ranks."""
+    """Return a number with its noun: 1 rank, 2 ranks."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def number(text: str) -> int | None:
-    """Return the number of a text of the digits 0 to 9, at most MOST_DIGITS; else None. str.isdigit takes ² for a digit."""
+    """Return the number in a text of at most MOST_DIGITS digits from 0 to 9, else None. str.isdigit alone takes ² for a digit."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
@@ -150,7 +151,7 @@ def has_many_digits(error: Exception) -> bool:
 
 
 def unreadable(error: Exception) -> str:
-    """Return the reason why a file is no text or no JSON, without Python's advice for programmers."""
+    """Return the reason why a file is not text or not JSON, without Python's advice for programmers."""
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 text: {error.reason} at byte {error.start}"
     if isinstance(error, RecursionError):
@@ -170,7 +171,7 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def numbered(numbers: Iterable[int], word: str) -> str:
-    """rank 3; ranks 0-2,4-63."""
+    """Return numbers with their noun: rank 3; ranks 0-2,4-63."""
     spans = runs(numbers)
     several = len(spans) > 1 or any(first != last for first, last in spans)
     return f"{word}{'s' if several else ''} {','.join(str(first) if first == last else f'{first}-{last}' for first, last in spans)}"
@@ -179,23 +180,23 @@ def numbered(numbers: Iterable[int], word: str) -> str:
 def reason(text: str) -> str:
     """Return ranklaunch's sentence about a failure, fit to be shown: without secrets, control characters harmless."""
     if text.isascii() and text.replace(" ", "").isalnum() and max(map(len, text.split())) <= SHORT_WORD:
-        return text  # whoever has just been told to end is not to wait for patterns
+        return text  # fast path: a process that has just got a signal must not wait until the patterns are loaded
     try:
-        from ranklaunch import showing  # with patterns: large, and only failures need them
+        from ranklaunch import showing  # loads the patterns of secrets: slow, and only failures need them
 
         return showing.fit_to_show(text, own=True)
-    except Exception as error:  # no descriptor or memory left to load it with: nothing is better than a secret
+    except Exception as error:  # no descriptor or memory left to load the module: a missing text is better than a shown secret
         return LEFT_OUT.format(error)
 
 
 def shortened(line: str) -> str:
-    """Return the beginning and the end of a long message that repeats a user's text. Hide its secrets before."""
-    more = len(line) - MOST_SAID
-    return f"{line[: MOST_SAID - ITS_END]}... ({more} characters left out) ...{line[-ITS_END:]}" if more > 0 else line
+    """Return the beginning and the end of a long message that repeats a user's text. The caller hides secrets first."""
+    more = len(line) - LONGEST_LINE
+    return f"{line[: LONGEST_LINE - KEPT_END]}... ({more} characters left out) ...{line[-KEPT_END:]}" if more > 0 else line
 
 
 def quoted(last: Sequence[str]) -> tuple[str, ...]:
-    """Return the last lines of a process, fit for verdicts: without secrets."""
+    """Return the last lines of a process's output for a verdict: without secrets."""
     if not last:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""Fields of frozen dataclasses: names, defaults, to JSON and back; and an empty mapping for defaults of parameters."""
+"""Fields of frozen dataclasses (names, defaults, to JSON and back), and an empty mapping for parameters' defaults."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def defaults(kind: type) -> dict[str, Any]:
     return {each.name: _default(each) for each in dataclasses.fields(kind) if not _required(each)}
 
 
-def _default(of: dataclasses.Field[Any]) -> Any:
-    return of.default if of.default_factory is dataclasses.MISSING else of.default_factory()
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def _required(of: dataclasses.Field[Any]) -> bool:
-    return of.default is dataclasses.MISSING and of.default_factory is dataclasses.MISSING
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON has it."""
+    """Return the fields of a dataclass, by name, as values of JSON."""
     return {name: json_of(getattr(value, name)) for name in names(type(value))}
 
 
 def json_of(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses and mappings as dicts, tuples as lists. A dataclass with as_json() says it itself."""
+    """Return a value of JSON: dataclasses and mappings become dicts, tuples become lists. A dataclass's own as_json() comes first."""
     if dataclasses.is_dataclass(value):
         return value.as_json() if hasattr(value, "as_json") else as_dict(value)
     if isinstance(value, (list, tuple)):
@@ -45,8 +45,10 @@ def json_of(value: Any) -> Any:
 
 
 def from_dict(kind: Callable[..., _T], data: Any) -> _T:
-    """Return a dataclass from JSON in as_dict's form, by the annotations of its fields. A missing field has its default; an
-    unknown key is left out. A dataclass with from_json() reads the JSON itself. Raises ValueError."""
+    """Return a dataclass from JSON in as_dict's form, by the annotations of its fields.
+
+    A missing field gets its default; an unknown key is ignored. A dataclass's own from_json() comes first. Raises ValueError.
+    """
     if hasattr(kind, "from_json"):
         return kind.from_json(data)  # type: ignore[no-any-return]
     if not isinstance(data, Mapping):
@@ -54,12 +56,12 @@ def from_dict(kind: Callable[..., _T], data: Any) -> _T:
         raise ValueError(msg)
     known = vars(kind)["__init__"].__globals__  # the names in the module of the dataclass
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)  # type: ignore[arg-type]
-    there = [each for each in fields if each.name in data or _required(each)]
-    return kind(**{each.name: _from_json(str(each.type), data.get(each.name), each.name, known) for each in there})
+    used = [each for each in fields if each.name in data or _required(each)]
+    return kind(**{each.name: _from_json(str(each.type), data.get(each.name), each.name, known) for each in used})
 
 
 def _from_json(annotation: str, value: Any, name: str, known: Mapping[str, Any]) -> Any:
-    """name: of the field, for messages. known: types by the names that annotations have."""
+    """Return the value of one field. name: the field's, for messages. known: types by their names in annotations."""
     bare = annotation.removesuffix(" | None")
     if value is None and bare != annotation:
         return None

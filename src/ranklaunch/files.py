@@ -1,4 +1,4 @@
-"""The read-only view of files through which platforms and launchers are read; the disk behind it is in ranklaunch.system.disk."""
+"""The read-only view of files from which a plan is made. ranklaunch.system.disk is the view of the real disk."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 MOST_BYTES = 16 * 1024 * 1024  # of a file that describes a job
-BYTE_ORDER_MARK = "\ufeff"  # with which some editors begin a text
+BYTE_ORDER_MARK = "\ufeff"  # at the beginning of a text, by some editors
 
 
 class Files(Protocol):
-    """Paths are those in the container; a view may put them below another root. No method raises for a file that is not there."""
+    """Read-only view of files. Paths are the container's; a view may look them up below another root. A missing file raises nothing."""
 
     def text(self, path: str, limit: int) -> str | None:
         """Return the file's text without the byte order mark of some editors, or None if unreadable. Raises ValueError if the file
@@ -24,14 +24,14 @@ class Files(Protocol):
     def is_dir(self, path: str) -> bool: ...
 
     def real(self, path: str) -> str:
-        """The path at which the disk has what the container calls by this path."""
+        """Return the path on this machine's disk of a path in the container."""
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The sorted names in a folder, none where it cannot be listed."""
+        """Return the sorted names in a folder, () if the folder cannot be listed."""
 
 
 def join(folder: str, name: str) -> str:
-    """A path below a folder, as os.path.join but for the container's paths, whatever system plans."""
+    """Return a path below a folder, with / on every system: the path is the container's, not this machine's."""
     return f"{folder.rstrip('/')}/{name}" if folder else name
 
 
@@ -44,7 +44,7 @@ def folder_of(path: str) -> str:
 
 
 def text_of(files: Files, path: str, limit: int = MOST_BYTES) -> str:
-    """Return the text of a file; "" where it cannot be read, is larger than limit bytes, or is no text."""
+    """Return the text of a file; "" for a file that cannot be read, is larger than limit bytes, or is not text."""
     try:
         return files.text(path, limit) or ""
     except ValueError:
@@ -52,17 +52,17 @@ def text_of(files: Files, path: str, limit: int = MOST_BYTES) -> str:
 
 
 def own_program(name: str) -> str:
-    """Path of a program of ours that the user's interpreter runs."""
+    """Return the path of a script of ranklaunch that runs under the user's interpreter."""
     return posixpath.join(posixpath.dirname(__file__), "programs", name)
 
 
 def rankside() -> str:
-    """Folder at the front of the ranks' PYTHONPATH."""
+    """Return the folder that comes first in the ranks' PYTHONPATH."""
     return posixpath.join(posixpath.dirname(__file__), "rankside", "path")
 
 
 def which(program: str, search: str, files: Files) -> str | None:
-    """Full path of a program on a PATH-like search string, as the view sees it."""
+    """Return the full path of a program in the folders of a PATH-like string; None if no folder of the view has the program."""
     for folder in search.split(":"):
         if folder.startswith("/") and files.exists(join(folder, program)):
             return join(folder, program)
@@ -70,12 +70,12 @@ def which(program: str, search: str, files: Files) -> str | None:
 
 
 class Unchanged:
-    """A view that asks another one once for each thing, for many plans of one moment."""
+    """View that asks another view once for each path, for many plans of one moment."""
 
     def __init__(self, files: Files) -> None:
         self.exists, self.is_dir = functools.cache(files.exists), functools.cache(files.is_dir)
         self.real, self.names = functools.cache(files.real), functools.cache(files.names)
-        self.text = functools.cache(files.text)  # but for what it raises
+        self.text = functools.cache(files.text)  # a ValueError is not cached
 
 
 class Noted:
@@ -105,7 +105,7 @@ class Noted:
 
 
 class NoFiles:
-    """A view in which no file exists: for planning from an environment alone."""
+    """View without any file, for a plan from an environment alone."""
 
     def text(self, path: str, limit: int) -> str | None:
         return None

@@ -1,5 +1,7 @@
-"""Metrics as text, in the form of OpenMetrics 1.0. Of its types only gauges and counters are used, which older readers of Prometheus' own
-form, as the textfile collector of node_exporter, take too."""
+"""Metrics as text, in the form of OpenMetrics 1.0.
+
+Gauges and counters are the only types: older readers of Prometheus' own form, such as node_exporter's textfile collector, take them too.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,8 @@ Samples = Iterable[tuple[Mapping[str, Any], float]]
 
 @dataclass(frozen=True)
 class Family:
-    """Metric with its samples: labels and a number. unit: the end of its name, if any. A counter's output name ends in _total; the name
-    here
-    does not."""
+    """Metric with its samples: labels and a number each. unit: the end of the name, if any. name: without the _total that a counter gets in
+    the output."""
 
     name: str
     help: str
@@ -29,7 +30,7 @@ class Family:
 
 
 def text(families: Iterable[Family], labels: Mapping[str, Any]) -> str:
-    """Return the metrics in the form of OpenMetrics 1.0. labels: of each sample. A family without samples is left out."""
+    """Return the metrics in the form of OpenMetrics 1.0. labels: added to every sample. A family without samples is left out."""
     return "".join(f"{line}\n" for family in families for line in _lines(family, labels)) + "# EOF\n"
 
 
@@ -50,12 +51,12 @@ def _lines(family: Family, labels: Mapping[str, Any], *, openmetrics: bool = Tru
     if family.unit and openmetrics:
         yield f"# UNIT {name} {family.unit}"
     yield f"# HELP {name} {family.help.translate(_ESCAPES)}"
-    for own, value in samples:
-        yield f"{family.name}{end}{{{_labels({**labels, **own})}}} {_number(value)}"
+    for sample_labels, value in samples:
+        yield f"{family.name}{end}{{{_labels({**labels, **sample_labels})}}} {_number(value)}"
 
 
 def _labels(labels: Mapping[str, Any]) -> str:
-    """Show bytes that are no UTF-8 by their escapes."""
+    """Return labels as text. Bytes that are not UTF-8 become escapes."""
     shown = {name: str(value).encode(errors="backslashreplace").decode() for name, value in labels.items()}
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in shown.items())
 

@@ -1,4 +1,4 @@
-"""Rows of a table in a user's file, TOML or JSON, such as places and commands of their own."""
+"""Rows of a table in a user's TOML or JSON file, such as a table of platforms or of commands that start ranks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ranklaunch.errors import nearest
 from ranklaunch.files import Files
 
 MOST_BYTES = 1024 * 1024  # of a file
-MOST_PARTS = 32  # of a TOML key; of thousands, tomllib takes gigabytes
+MOST_PARTS = 32  # of a TOML key: tomllib needs gigabytes of memory for a key of thousands of parts
 _NESTED = rf"""(?<![\w.'"-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}"""
 _WANTED = {tuple: "a list of texts", bool: "true or false", str: "a text", float: "a number"}
 
 
 def read(files: Files, path: str, name: str) -> list[Any]:
-    """Return the rows of the table with this name. Raise ValueError for another content, RecursionError for one nested too deeply."""
+    """Return the rows of the table with this name. Raise ValueError for a file without them, RecursionError for one nested too deeply."""
     text = files.text(path, MOST_BYTES)
     if text is None:
-        msg = "no such file, or it may not be read"
+        msg = "no such file, or no permission to read it"
         raise ValueError(msg)
     content = json.loads(text) if path.endswith(".json") else toml(text)
     rows = content.get(name) if isinstance(content, dict) else content
@@ -32,11 +32,11 @@ def read(files: Files, path: str, name: str) -> list[Any]:
 
 
 def toml(text: str) -> Any:
-    """Return what a TOML document holds. Raise ValueError on Python before 3.11, and for a key of too many parts."""
+    """Return the content of a TOML document. Raise ValueError on Python before 3.11, and for a key of too many parts."""
     try:
         tomllib: Any = import_module("tomllib")
     except ImportError:
-        msg = "this Python does not read TOML, which 3.11 and newer do: write the same as JSON, in a file NAME.json"
+        msg = "this Python does not read TOML, 3.11 and newer do; write the same content as JSON, in a file NAME.json"
         raise ValueError(msg) from None
     nested = re.search(_NESTED, text)
     if nested:
@@ -47,7 +47,7 @@ def toml(text: str) -> Any:
 
 
 def check(fields: Mapping[str, Any], usual: Mapping[str, Any], where: str) -> None:
-    """Raise ValueError for a field that is unknown, or of another kind than its usual value. Lists have texts."""
+    """Raise ValueError for an unknown field, and for a value of another type than the usual one. A list must hold texts."""
     for name, value in fields.items():
         if name not in usual:
             msg = f"{where}: unknown field {name!r}{nearest(name, usual)}; expected {', '.join(usual)}"

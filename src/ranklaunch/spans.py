@@ -1,4 +1,4 @@
-"""Numbers and spans of them, as people write those of ranks: 0,3-5."""
+"""Sets of numbers, written as numbers and spans: 0,3-5 (usually ranks)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPAN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
 
 @dataclass(frozen=True)
 class Spans:
-    """A set of numbers, however many they are."""
+    """Set of numbers, as its spans: (first, last) of each, so that a large set takes little memory."""
 
     of: tuple[tuple[int, int], ...]
 
@@ -27,10 +27,10 @@ class Spans:
 
 
 def parse(text: str) -> Spans:
-    """Raises ValueError with what was expected."""
+    """Return the numbers of a text such as 0,8-15. Raise ValueError with the expected form."""
     parts = text.split(",", MOST)
-    match = [_SPAN.fullmatch(part.strip()) for part in parts[:MOST]]
-    spans = [(int(each[1]), int(each[2] or each[1])) for each in match if each]
+    matches = [_SPAN.fullmatch(part.strip()) for part in parts[:MOST]]
+    spans = [(int(each[1]), int(each[2] or each[1])) for each in matches if each]
     if len(spans) < len(parts) or any(first > last for first, last in spans):
         msg = f"expected numbers from 0 to {HIGHEST} and spans of them, such as 0,8-15"
         raise ValueError(msg)

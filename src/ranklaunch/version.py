@@ -1,3 +1,3 @@
-"""Version of the package: a module of its own, since modules below the package need it and may not import the API."""
+"""Version of the package, in a module of its own: modules that may not import the API need it too."""
 
 __version__ = "0.2.0"

@@ -23,8 +23,8 @@ SEVERAL: list[dict[str, Any]] = tomllib.loads((FOLDER / "several.toml").read_tex
 REFUSED = {
     "Kubernetes Indexed Job, shard 3": "set RANKLAUNCH_NODES",
     "Google Cloud Batch, array task on its own": "BATCH_HOSTS_FILE.* says where node 0 is",
-    "Torque job on one node": "PBS tells the hosts to the job's script alone",
-    "PBS array subjob": "PBS tells the hosts to the job's script alone",
+    "Torque job on one node": "only the job's script has PBS's list of hosts",
+    "PBS array subjob": "only the job's script has PBS's list of hosts",
     "torchrun, a rank on one machine": "torchrun has started several of ranklaunch",
     "accelerate launch, a rank on one machine": "torchrun has started several of ranklaunch",
     "Open MPI, four processes on one machine": "mpirun has started several of ranklaunch",

@@ -82,7 +82,7 @@ def test_deepspeeds_own_place_counts_where_nothing_else_does() -> None:
         (("h0 slots=0",), "line 1: expected slots from 1 to"),
         (("h0$ slots=1",), "line 1: expected a host name or an IP address"),
         (("# none\n",), "/w/hosts: expected a line HOST slots=N for each node, found none"),
-        ((THREE, "h7"), "no line is this node, called h7, with 10.9.0.3; --node (RANKLAUNCH_NODE) says which line it is, from 0"),
+        ((THREE, "h7"), "no line is this node, called h7, with 10.9.0.3; set --node (RANKLAUNCH_NODE) to this node's line, from 0"),
         (("h1.a slots=1\nh1.b slots=1",), "h1.a, h1.b are all this node, called h1"),
         (("h9 slots=1",), "no line is this node"),
     ]

@@ -332,6 +332,6 @@ def test_hosts_without_their_count() -> None:
 
 def test_one_node_is_told_of_names_and_an_index_that_say_otherwise() -> None:
     assert plan(nodes=1, VC_TASK_INDEX="1", VC_WORKER_HOSTS="a,b").warnings == (
-        "VC_TASK_INDEX is 1, but the job has one node: this one trains by itself",
-        "VC_WORKER_HOSTS names 2 hosts, but MA_NUM_HOSTS is 1: this node trains by itself",
+        "VC_TASK_INDEX is 1, but the job has one node: this node trains alone; set RANKLAUNCH_NODES if the job has more",
+        "VC_WORKER_HOSTS names 2 hosts, but MA_NUM_HOSTS is 1: this node trains alone; set RANKLAUNCH_NODES if the job has more",
     )

@@ -64,7 +64,7 @@ def test_plain_leaves_what_the_platform_says_to_the_program() -> None:
         "slots": (FLUX, {"RANKLAUNCH_SLOTS": "4"}, "each with one slot"),
         "cores": (FLUX, {"RANKLAUNCH_BIND": "cores"}, "the platform has placed the ranks"),
         "no hosts": ({**FLUX, "RANKLAUNCH_HOSTS": ""}, {}, "no variable of Flux names the hosts"),
-        "no tasks": ({}, {}, "platform local says of no tasks"),
+        "no tasks": ({}, {}, "platform local shows no tasks"),
         "a number too high": ({**FLUX, "FLUX_TASK_RANK": "8"}, {}, "expected 0 to 7"),
     }
 )

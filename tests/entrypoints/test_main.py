@@ -166,7 +166,7 @@ def test_help_has_groups_defaults_methods_and_examples() -> None:
     found = " ".join(helpers.call("plan", "--help").out.split())
     for text in ("of this command: --format", "the job: --method", "of some methods: --cp", "methods: ", " examples: ranklaunch plan"):
         assert text in found
-    assert "than earlier attempts were seen to be given (default: 25) [RANKLAUNCH_GRACE_S]" in found
+    assert "than the platform gave to earlier attempts (default: 25) [RANKLAUNCH_GRACE_S]" in found
     assert "port of the rendezvous on node 0 (default: the method's own) [" in found
     assert all(f" {name} " in found.partition("methods: ")[2] for name in LAUNCHERS)
 

@@ -198,7 +198,7 @@ WARNED = {
         ("--set", "restart.inPlace=2", *ALWAYS),
         "RANKLAUNCH_MAX_RESTARTS=2 and modelarts.unconditionalRetry: what stays broken is tried 3",
     ),
-    "ARF": (("--env", "MS_ENABLE_TFT={ARF:1}"), "env.MS_ENABLE_TFT has ARF, by which the ranks"),
+    "ARF": (("--env", "MS_ENABLE_TFT={ARF:1}"), "env.MS_ENABLE_TFT has ARF, with which live ranks"),
 }
 
 

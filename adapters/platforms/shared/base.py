@@ -1,10 +1,10 @@
 """Base class of platforms, with the rows of platforms.toml and the variables shared by all platforms.
 
-A row tells where a platform, a scheduler or a script has the number of nodes, the index of this one, and more. If a
-platform has rules of its own, the row names its class, which derives from Place.
+A row names the variables and files in which a platform, a scheduler or a script has the number of nodes, the index of this node, and
+more. A platform with rules of its own has a class, which the row names and which derives from Place.
 
-Any value from a row, a pattern, a file or a class is offered to the reader as one more source. So the user's word comes
-first, contradicting sources are refused, and plans show the source of each value.
+Each value from a row, a pattern, a file or a class is offered to the reader as one more source. So the user's values come first,
+contradicting sources are refused, and plans show the source of each value.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ from ranklaunch.files import join
 from ranklaunch.showing import clipped
 from ranklaunch.verdict import folders
 
-USUAL_HOSTFILE = "/job/hostfile"  # where DeepSpeed looks
+USUAL_HOSTFILE = "/job/hostfile"  # DeepSpeed's default
 HOSTFILE = Variable(
     "hostfile", ("RANKLAUNCH_HOSTFILE",), parse.text, "", "file with a line `HOST slots=N` for each node, in node order",
-    option="--hostfile", default_text=f"{USUAL_HOSTFILE}, where it exists and nothing else says which nodes there are",
+    option="--hostfile", default_text=f"{USUAL_HOSTFILE}, if it exists and nothing else names the nodes",
 )  # fmt: skip
 
 HOSTS_FROM = Variable(
     "hosts_from", ("RANKLAUNCH_HOSTS_FROM",), parse.text, "",
-    "file with the host of a node on each line, in node order, such as a PBS_NODEFILE; one that is there again counts once",
+    "file with the host of a node on each line, in node order, such as a PBS_NODEFILE; a repeated host counts once",
     option="--hosts-from",
 )  # fmt: skip
 HOSTS_COMMAND = Variable(
     "hosts_command", ("RANKLAUNCH_HOSTS_COMMAND",), parse.text, "",
-    "command for a shell that writes the hosts of all nodes, in node order; run and check alone run it, check not from an --env-file",
+    "shell command that prints the hosts of all nodes, in node order; only run and check execute it, check not with --env-file",
     option="--hosts-command",
 )  # fmt: skip
 PLATFORM_FILE = Variable(
     "platform_file", ("RANKLAUNCH_PLATFORM_FILE",), parse.text, "",
-    "file with rows for places of your own, as those of platforms.toml, TOML or JSON; they are asked first",
+    "TOML or JSON file with rows for your own platforms, in the form of platforms.toml; they are tried first",
 )  # fmt: skip
 PER_RANK = Variable(
     "per_rank", ("RANKLAUNCH_PER_RANK",), parse.flag, False,
-    "the platform starts a ranklaunch for each rank, which stands before it alone; methods spawn and plain", option="--per-rank",
+    "the platform starts one ranklaunch for each rank, which runs this rank alone; for methods spawn and plain", option="--per-rank",
     is_switch=True,
 )  # fmt: skip
 NAMING: tuple[Variable[object], ...] = (HOSTS_FROM, HOSTS_COMMAND)
@@ -85,10 +85,10 @@ RUN_ID = platform_text(
         "FLUX_JOB_ID",
         "PADDLE_JOB_ID",
     ),
-    "id of the job, for its program: the same on all nodes, and in all attempts and restarts",
+    "id of the job, for the program: the same on all nodes, and in all attempts and restarts",
     default_text="made by node 0, and kept in the log folder for this job name and command",
 )
-OF_ALL = (*NAMING, PLATFORM_FILE, PER_RANK, RUN_ID)  # platforms
+OF_ALL = (*NAMING, PLATFORM_FILE, PER_RANK, RUN_ID)  # variables that every platform reads
 
 
 def per_rank(reader: Reader) -> bool:
@@ -97,41 +97,44 @@ def per_rank(reader: Reader) -> bool:
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
-    """Return the index of this node, as an option or a variable says it."""
+    """Return the index of this node from an option or a variable. what: noun for messages, such as nodes or workers."""
     if nodes == 1 and reader.is_set(variable) and not reader.by_user(variable):
         return of_one_node(reader, variable)
-    own = reader.get(variable)
+    own_index = reader.get(variable)
     if nodes > 1 and not reader.is_set(variable):
-        which = f"{variable.both} does not say" if len(variable.names) == 1 else f"none of {', '.join(variable.names)} says"
-        reader.problem(f"{nodes} {what}, but {which} which one this is (0 to {nodes - 1})")
-    elif own >= nodes:
+        unset = f"{variable.both} does not say" if len(variable.names) == 1 else f"none of {', '.join(variable.names)} says"
+        reader.problem(f"{nodes} {what}, but {unset} which one this is (0 to {nodes - 1})")
+    elif own_index >= nodes:
         reader.problem(f"{reader.described(variable)}: expected 0 to {nodes - 1}, for {nodes} {what}")
-    return min(own, nodes - 1)
+    return min(own_index, nodes - 1)
 
 
 def of_one_node(reader: Reader, variable: Variable[int]) -> int:
-    """Return 0, the index of the only node. Warn if the platform's variable says another one."""
+    """Return 0, the index of the only node. Warn if the platform's variable has another index."""
     reader.note(variable, "0", "one node")
     candidates = reader.candidates(variable)
     if candidates and re.fullmatch(r"0*[1-9][0-9]{0,8}", candidates[0].value.strip()):
-        reader.warn(f"{candidates[0].source} is {candidates[0].value.strip()}, but the job has one node: this one trains by itself")
+        described = f"{candidates[0].source} is {candidates[0].value.strip()}, but the job has one node"
+        reader.warn(f"{described}: this node trains alone; set {NODES.name} if the job has more")
     return 0
 
 
-# Whose folders are looked at, beside a node's own: each of a thousand that start at once would read a thousand.
+# Nodes whose folders are read besides a node's own. With all folders, a thousand nodes that start at once would read a million.
 FIRST_NODES = 16
 
 
 def attempt(reader: Reader, nodes: int = 1, index: int = 0, job: str = "") -> int:
-    """Return the number after the attempts whose folders are there: no earlier log is lost, and nodes that share a folder agree.
+    """Return the number of this attempt, counted from the folders of earlier ones: no earlier log is lost, and nodes that share a folder
+    agree.
 
-    job: name of the job's folder in the log folder, where jobs have one each.
+    An attempt that a peer has begun, and that no node has ended, is this node's too. job: name of the job's folder in the log folder, if
+    jobs have one each.
     """
     if reader.is_set(ATTEMPT):
         return reader.get(ATTEMPT)
     logs = folders.job(reader.get(LOG_DIR), job) if job else reader.get(LOG_DIR)
-    places = [folders.node(logs, node) for node in {index, *range(min(nodes, FIRST_NODES))}] if nodes > 1 else [logs]
-    newest = {place: folders.newest(reader.files.names(place)) for place in places}
+    parents = [folders.node(logs, node) for node in {index, *range(min(nodes, FIRST_NODES))}] if nodes > 1 else [logs]
+    newest = {folder: folders.newest(reader.files.names(folder)) for folder in parents}
     last = max(newest.values())
     begun = last and newest.get(folders.node(logs, index), last) < last and not _ended(reader, newest, last)
     number = last if begun else last + 1
@@ -140,14 +143,14 @@ def attempt(reader: Reader, nodes: int = 1, index: int = 0, job: str = "") -> in
 
 
 def _ended(reader: Reader, newest: dict[str, int], last: int) -> bool:
-    """Return True if a node has ended this attempt. A node that starts now belongs to the next one then."""
-    paths = (folders.attempt(place, last) for place, number in newest.items() if number == last)
+    """Return True if a node has ended attempt `last`; a node that starts now then belongs to the next attempt."""
+    paths = (folders.attempt(folder, last) for folder, number in newest.items() if number == last)
     return any(reader.files.exists(join(path, folders.VERDICT)) for path in paths)
 
 
 # Rows
 
-VALUES = ("nodes", "node_index", "hosts", "master_addr", "slots")  # of Refusal.unless
+VALUES = ("nodes", "node_index", "hosts", "master_addr", "slots")  # allowed in Refusal.unless
 _PLUS = r" \+ ([0-9]+)$"
 
 Texts = tuple[str, ...]
@@ -155,8 +158,8 @@ Texts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Refusal:
-    """Refused start. when: conditions that must all hold. text: message; {NAME} in the text is a variable. unless: values
-    (nodes, node_index, hosts, master_addr, slots); the start is allowed if the user gives one of them."""
+    """Refused start. when: conditions, all of which must hold. text: message; {NAME} in it is a variable's value. unless: values
+    (nodes, node_index, hosts, master_addr, slots); the start is allowed if the user sets one of them."""
 
     when: Texts
     text: str
@@ -165,30 +168,30 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Row:
-    """A platform, as a row of the table or of a user's own file.
+    """Platform, as a row of the table or of a user's own file.
 
     A condition is NAME (set), A|B (one of them set), NAME=VALUE, NAMES ~ REGEX (the values with blanks between match), /PATH (exists), or
-    ! and one of these (does not hold). A pattern is NAMES ~ REGEX, with the value as the first group; + N behind it adds to a number. Of
-    several variables or patterns the first counts, and the rest must agree with the first.
+    ! and one of these (does not hold). A pattern is NAMES ~ REGEX, with the value as the first group; + N behind it adds N to a number.
+    Of several variables or patterns the first one counts, and the others must agree with it.
 
-    name: name of the platform, in small letters. sign: all conditions hold on this platform. title: its name for people. recognised_by:
-    its signs for people, if they are not `sign`. started_by: starter of ranklaunch on nodes. why: reason to ask this platform before the
-    rest. sources: pages about the variables. nodes: variables with the number of nodes. node_index: variables with the index of this
-    node, from 0. slots: variables with the ranks of a node, or of each node. gpus: true if other slots count GPUs. npus: true if slots
-    count NPUs, unless the container has a sign of another device. job_name: variables with the name of the job. attempt: variables with
-    the number of this start, from 1. restarts: variables with the number of restarts, from 0. ranks: variables with the number of all
-    ranks, nodes times slots. hosts: variables with the hosts of all nodes, in node order, with blanks, commas or line breaks between.
-    hosts_file: variables with the path of a file with a host first on each line. slots_beside: true if both have the slots of each host
-    too, as HOST:N or HOST slots=N. json_file: path of a file with an object of JSON. json_hosts: its key for the hosts of all nodes, in
-    node order. json_node_index: its key for the index of this node; without a key the index is found among the hosts. json_slots: its key
-    for the ranks of each node. master: variables with the host of node 0, HOST or HOST:PORT. own: variables with the host of this node,
-    equal to the host of node 0 on node 0 alone. node_index_like: patterns for the index. nodes_like: patterns for the number of nodes.
-    slots_like: patterns for the ranks of a node. job_name_like: patterns for the name of the job. attempt_like: patterns for the number
-    of this start. master_like: patterns for the host of node 0. hosts_like: text for the host of each node, where {i} is the node and
-    {A|B} a variable. hosts_each: the same for the name of a variable with the host. refuse: starts to refuse. starts_once: how to start
-    ranklaunch on each node, if the job's script runs on the first alone. no_count: advice if nothing says how many nodes there are.
-    no_first: advice if nothing says where node 0 is. kills_after_s: seconds from the platform's signal to its SIGKILL. starts_late: true
-    if nodes start minutes apart."""
+    name: name of the platform, in small letters. sign: conditions that all hold on this platform. title: the platform's name for people.
+    recognised_by: the platform's signs for people, if `sign` does not show them. started_by: starter of ranklaunch on each node. why:
+    reason to try this platform before the platforms below. sources: pages about the variables. nodes: variables with the number of nodes.
+    node_index: variables with the index of this node, from 0. slots: variables with the ranks of a node, or of each node. gpus: true if
+    slots from elsewhere than `slots` count GPUs. npus: true if slots count NPUs, unless the container has a sign of another device.
+    job_name: variables with the name of the job. attempt: variables with the number of this start, from 1. restarts: variables with the
+    number of restarts, from 0. ranks: variables with the number of all ranks, nodes times slots. hosts: variables with the hosts of all
+    nodes, in node order, with blanks, commas or line breaks between. hosts_file: variables with the path of a file with a host first on
+    each line. slots_beside: true if `hosts` and the file have the slots of each host too, as HOST:N or HOST slots=N. json_file: path of a
+    file with a JSON object. json_hosts: key for the hosts of all nodes, in node order. json_node_index: key for the index of this node;
+    without a key the node looks for itself among the hosts. json_slots: key for the ranks of each node. master: variables with the host of
+    node 0, HOST or HOST:PORT. own: variables with the host of this node; only node 0's equals the host of node 0. node_index_like: patterns
+    for the index. nodes_like: patterns for the number of nodes. slots_like: patterns for the ranks of a node. job_name_like: patterns for
+    the name of the job. attempt_like: patterns for the number of this start. master_like: patterns for the host of node 0. hosts_like: text
+    for the host of each node, where {i} is the node and {A|B} a variable. hosts_each: text for the name of the variable with each node's
+    host, where {i} is the node and {A|B} a variable. refuse: starts to refuse. starts_once: command that starts ranklaunch on each node, if
+    the job's script runs on the first node alone. no_count: advice if nothing gives the number of nodes. no_first: advice if nothing gives
+    the host of node 0. kills_after_s: seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start minutes apart."""
 
     name: str
     sign: Texts = ()
@@ -232,12 +235,12 @@ class Row:
 
     @property
     def conditions(self) -> Texts:
-        """Return the sign, and when starts are refused."""
+        """Conditions of the sign and of the refusals."""
         return (*self.sign, *(each for refusal in self.refuse for each in refusal.when))
 
     @property
     def patterns(self) -> Texts:
-        """Return all texts with a regular expression, except those that tell nodes apart."""
+        """Texts that may have a regular expression, except node_index_like."""
         return (*self.conditions, *self.nodes_like, *self.slots_like, *self.job_name_like, *self.attempt_like, *self.master_like)
 
 
@@ -246,17 +249,17 @@ R = TypeVar("R", bound=Row)
 
 @dataclass(frozen=True)
 class Shipped(Row):
-    """A row of platforms.toml. kind: class with rules of its own, in the module of the platform's name; "" for none. begins: for a
-    platform that this class recognises, how names of its variables begin. ps: true if its tasks may be ps and workers, by lists of
-    their hosts or by TF_CONFIG."""
+    """Row of platforms.toml. kind: class with rules of its own, in the module of the platform's name; "" for none. begins: for a platform
+    that this class recognises, beginnings of its variables' names, or paths of folders. ps: true if the job may have ps and workers, by
+    lists of their hosts or by TF_CONFIG."""
 
     begins: Texts = ()
     kind: str = ""
     ps: bool = False
 
 
-def made(kind: type[R], fields: Mapping[str, Any]) -> R:
-    """Return a row by the fields of its table."""
+def row_of(kind: type[R], fields: Mapping[str, Any]) -> R:
+    """Return a row from the fields of its table."""
     refuse = tuple(Refusal(**_tuples(each)) for each in fields.get("refuse", ()))
     return kind(**{**_tuples(fields), "refuse": refuse})
 
@@ -265,12 +268,12 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-def holds(condition: str, env: Mapping[str, str], is_there: Callable[[str], bool]) -> bool:
-    """Return True if a condition holds. is_there: tells whether a path is."""
+def holds(condition: str, env: Mapping[str, str], path_exists: Callable[[str], bool]) -> bool:
+    """Return True if a condition holds. path_exists: returns True for a path that exists."""
     if condition.startswith("!"):
-        return not holds(condition[1:], env, is_there)
+        return not holds(condition[1:], env, path_exists)
     if condition.startswith("/"):
-        return is_there(condition)
+        return path_exists(condition)
     if " ~ " in condition:
         return match(condition, env) is not None
     name, equals, value = condition.partition("=")
@@ -280,17 +283,17 @@ def holds(condition: str, env: Mapping[str, str], is_there: Callable[[str], bool
 
 
 def match(pattern: str, env: Mapping[str, str]) -> re.Match[str] | None:
-    """Return the match of NAMES ~ REGEX in the values of these variables, with blanks between."""
+    """Return the match of NAMES ~ REGEX with the values of these variables, with blanks between them."""
     names, _, regex = pattern.partition(" ~ ")
     text = " ".join(env.get(filled(name, env), "").strip() for name in names.split())
     return re.fullmatch(re.sub(_PLUS, "", regex), text, re.DOTALL)
 
 
 def value_like(pattern: str, env: Mapping[str, str]) -> str:
-    """Return the first group of a pattern with a value, plus the number behind the pattern; "" without a match."""
-    matched, more = match(pattern, env), re.search(_PLUS, pattern)
+    """Return the first group that is not empty, plus the number behind the pattern, if any; "" without a match."""
+    matched, plus = match(pattern, env), re.search(_PLUS, pattern)
     text = next(filter(None, matched.groups()), "") if matched else ""
-    return str(int(text) + int(more[1])) if more and number(text) is not None else text
+    return str(int(text) + int(plus[1])) if plus and number(text) is not None else text
 
 
 def names_in(pattern: str) -> list[str]:
@@ -300,7 +303,7 @@ def names_in(pattern: str) -> list[str]:
 
 
 def filled(text: str, env: Mapping[str, str], index: int = 0) -> str:
-    """Return a text with {i} and {A|B} filled in; "" if none of the variables of a place is set."""
+    """Return a text with {i} and {A|B} filled in; "" if all variables of one {A|B} are unset."""
     missing = False
 
     def value(match: re.Match[str]) -> str:
@@ -309,14 +312,14 @@ def filled(text: str, env: Mapping[str, str], index: int = 0) -> str:
         missing = missing or not text
         return text
 
-    made = re.sub(r"\{([A-Za-z0-9_|]+)\}", value, text)
-    return "" if missing else made
+    result = re.sub(r"\{([A-Za-z0-9_|]+)\}", value, text)
+    return "" if missing else result
 
 
 # Platforms
 
-# Names that others set as well: no sign of a platform, so ranks keep them.
-_PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
+# Common names, which launchers set as well: no sign of a platform, so ranks keep them.
+_COMMON_NAMES = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
 _LINE = r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?"
 _NO_HOST = "there is no such file, or no host in it"
 _SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS, MASTER_ADDR, SLOTS)}
@@ -333,7 +336,7 @@ def host(value: str) -> str:
 
 
 def listed(value: str) -> tuple[parse.Endpoint, ...]:
-    """Return the hosts of a list, with what stands behind the colon of each. A line may be empty: that node's host is not known."""
+    """Return the hosts of a list, each with the number behind its colon. An empty line is a node of unknown host."""
     lines = value.strip("\n").split("\n") if value.strip() else []
     words = [word for line in lines for word in line.replace(",", " ").split() or [""]]
     try:
@@ -344,15 +347,15 @@ def listed(value: str) -> tuple[parse.Endpoint, ...]:
 
 
 def own_slots(reader: Reader, nodes: int) -> tuple[int, ...]:
-    """Return the slots of each node: the user's word, else the devices here."""
+    """Return the slots of each node: the user's value, else the devices here."""
     return spread(reader, SLOTS, reader.get(SLOTS) if reader.is_set(SLOTS) else (devices(reader),), nodes)
 
 
 class Place:
-    """Platform.
+    """Platform, read by its row.
 
-    Methods without an underscore are the interface; a class with rules of its own replaces some of them. OWN: variables
-    read by the class beside its row's. INDEX: variable of the index, if a fact gives it.
+    Methods without an underscore are the interface; a class with rules of its own overrides some of them. OWN: variables that the class
+    reads besides its row's. INDEX: variable from which a fact gets the index, for messages.
     """
 
     OWN: tuple[Variable[Any], ...] = ()
@@ -362,7 +365,9 @@ class Place:
         self.NAME = row.name
         self.row = row
         self.nodes = NODES.also(*row.nodes, agree=True)
-        self.node_index = replace(NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_PLAIN.fullmatch, row.node_index)))
+        self.node_index = replace(
+            NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_COMMON_NAMES.fullmatch, row.node_index))
+        )
         self.slots = SLOTS.also(*row.slots, agree=True)
         self.job_name = JOB_NAME.also(*row.job_name, agree=bool(row.job_name_like))
         self.started = ATTEMPT.also(*row.attempt)
@@ -377,15 +382,14 @@ class Place:
 
     @functools.cached_property
     def VARIABLES(self) -> tuple[Variable[Any], ...]:
-        """Every variable that the platform reads beyond those of ranklaunch.env.settings."""
+        """Variables that the platform reads besides those of ranklaunch.env.settings."""
         row, shared = self.row, (self.nodes, self.node_index, self.slots, self.job_name, self.started)
-        own = (self.restarts, self.first, self.hosts, self.file, self.own, self.ranks)
-        named = [*(each for each in shared if each.names[1:]), *(each for each in own if each.names)]
-        result = [*named, *self.OWN]
+        of_row = (self.restarts, self.first, self.hosts, self.file, self.own, self.ranks)
+        result = [*(each for each in shared if each.names[1:]), *(each for each in of_row if each.names), *self.OWN]
         result += [HOSTNAME] if any("HOSTNAME" in names_in(pattern) for pattern in (*row.sign, *row.node_index_like)) else []
         for value, patterns, meaning, of_node in (
-            ("index_of_node", row.node_index_like, "has the index of this node in it", True),
-            ("signs", row.patterns, "says that this is the platform, or has a part that counts", False),
+            ("index_of_node", row.node_index_like, "contains the index of this node", True),
+            ("signs", row.patterns, "shows that this is the platform, or contains one of its values", False),
         ):
             known = {*RUN_ID.names[:1], *(name for variable in result for name in variable.names)}
             names = tuple(dict.fromkeys(name for pattern in patterns for name in names_in(pattern) if name not in known))
@@ -401,11 +405,11 @@ class Place:
         return None
 
     def failure_file(self, reader: Reader) -> str:
-        """Return where the platform looks for the reason of a failure, "" where it does not."""
+        """Return the path at which the platform reads the reason of a failure, "" without one."""
         return ""
 
     def log_dir(self, reader: Reader) -> str:
-        """Return the log folder of a job that cannot be made out."""
+        """Return the log folder for a job that cannot be read."""
         return settings.log_dir(reader)
 
     def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
@@ -434,7 +438,7 @@ class Place:
     # Reading a job
 
     def read(self, reader: Reader, program: Program) -> Job:
-        """Return the job. Problems go to the reader, which raises them all at once afterwards."""
+        """Return the job. Problems go to the reader, whose check() raises them together afterwards."""
         row, pod = self.row, kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else ""
         if row.kills_after_s:
             reader.offer(GRACE_S, f"{row.name}, which kills after {row.kills_after_s:g} s", row.kills_after_s * 0.8)
@@ -446,25 +450,25 @@ class Place:
         return job if job.among else self.finished(reader, job)
 
     def _job(self, reader: Reader, program: Program, pod: str) -> Job:
-        row, sure = self.row, not reader.has_problems  # else what is missing may be missing for that reason
+        row, sure = self.row, not reader.has_problems  # with a problem, a value may be missing because of it
         nodes = self._count(reader, sure)
         hosts = self._hosts(reader, nodes, sure)
         of_ranks = self._job_of_ranks(reader, program, hosts)
         if of_ranks:
             return of_ranks
-        own = self._index(reader, nodes, sure)
+        node_index = self._index(reader, nodes, sure)
         slots = self._slots(reader, nodes)
         self._refuse_other_ranks(reader, slots)
-        self._refuse_other_first(reader, hosts, own)
+        self._refuse_other_first(reader, hosts, node_index)
         return make_job(
             reader,
             program,
             platform=row.name,
             name=reader.get(self.job_name) or row.name,
-            attempt=self.attempt(reader, nodes, own),
+            attempt=self.attempt(reader, nodes, node_index),
             hosts=hosts,
             slots=slots,
-            node_index=own,
+            node_index=node_index,
             accelerator=self._accelerator(reader),
             instance_name=pod,
             **self.job_facts(reader),
@@ -494,7 +498,7 @@ class Place:
         return None
 
     def _accelerator(self, reader: Reader) -> tuple[str, str]:
-        """Return the kind of the slots, and its source, for a container with no sign of a kind."""
+        """Return the kind of accelerator that slots count, and its source, for a container without a sign of one."""
         row = self.row
         kind = "npu" if row.npus else "gpu" if row.slots or row.slots_like or row.gpus else "cpu"
         return kind, "default" if kind == "cpu" else reader.source(SLOTS)
@@ -506,7 +510,7 @@ class Place:
                 reader.problem(re.sub(r"\{(\w+)\}", lambda name: clipped(reader.env.get(name[1], "")), each.text))
 
     def _offer(self, reader: Reader, facts: Iterable[Fact]) -> None:
-        for variable, source, value in reversed([*facts]):  # the first of them counts
+        for variable, source, value in reversed([*facts]):  # the last offer counts, so the first fact comes last
             if show(value):
                 reader.offer(variable, source, value)
 
@@ -523,7 +527,7 @@ class Place:
             (NODES, row.nodes_like), (NODE_INDEX, row.node_index_like), (SLOTS, row.slots_like),
             (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
         ):  # fmt: skip
-            yield from _like(variable, patterns, reader.env)
+            yield from _by_patterns(variable, patterns, reader.env)
         yield from self.facts(reader)
 
     def _of_file(self, reader: Reader) -> Iterator[Fact]:
@@ -544,7 +548,7 @@ class Place:
             reader.problem(f"{reader.described(self.file)}: {_NO_HOST}")
 
     def _of_json(self, reader: Reader, text: str) -> Iterator[Fact]:
-        path, content = self.row.json_file, _object(self.row, text)
+        path, content = self.row.json_file, _parsed(self.row, text)
         if not content:
             keys = " and ".join(filter(None, (self.row.json_hosts, self.row.json_node_index, self.row.json_slots)))
             reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.name} and {NODE_INDEX.name}")
@@ -557,10 +561,10 @@ class Place:
             yield from self._own_index(reader, path, hosts)
 
     def _own_index(self, reader: Reader, path: str, hosts: Sequence[str]) -> Iterator[Fact]:
-        """Yield the index of this node by its place among the hosts of a file, if no variable says it."""
-        own = self_index.find(reader, hosts)
-        if len(own) == 1 and not reader.is_set(self.node_index):
-            yield NODE_INDEX, f"{path} has {hosts[own[0]]}", own[0]
+        """Yield the index of this node among the hosts of a file, if no variable gives the index."""
+        indices = self_index.find(reader, hosts)
+        if len(indices) == 1 and not reader.is_set(self.node_index):
+            yield NODE_INDEX, f"{path} has {hosts[indices[0]]}", indices[0]
 
     def _count(self, reader: Reader, sure: bool) -> int:
         if reader.is_set(self.nodes):
@@ -578,7 +582,7 @@ class Place:
         return number
 
     def _refuse_uncounted(self, reader: Reader) -> None:
-        """Refuse a job whose nodes nothing counts, if the platform numbers them, or should count them."""
+        """Refuse a job of unknown size, if the platform numbers its nodes or usually counts them."""
         numbered = reader.is_set(self.node_index) and not reader.by_user(self.node_index)
         if self.row.no_count or numbered:
             names = ", ".join((*self.nodes.names, *HOSTS.names))
@@ -586,21 +590,21 @@ class Place:
             reader.problem(f"none of {names} says how many nodes the job has: {remedy}")
 
     def _has_slots(self, reader: Reader) -> bool:
-        """Return False if nothing says how many ranks a node has, and the row does not want one to be taken for it."""
+        """Return False if the number of ranks of a node is unknown, and the row's no_count forbids to assume one."""
         return not self.row.no_count or reader.get(self.ranks) == 1 or reader.is_set(self.slots) or devices(reader) > 0
 
     def _by_ranks(self, reader: Reader) -> int:
-        """Return the number of nodes by the number of all ranks, equal on each node."""
+        """Return the number of nodes from the number of all ranks; each node has as many ranks."""
         ranks, slots = reader.get(self.ranks), max(1, *self._slots(reader, 1), 1)
         if ranks % slots:
             described = f"{reader.described(self.ranks)}, and {slots} slots on this node"
-            reader.problem(f"{described}: which is no number of whole nodes; set {NODES.name} or {SLOTS.name}")
+            reader.problem(f"{described}: expected a multiple of the slots; set {NODES.name} or {SLOTS.name}")
         return max(1, ranks // slots)
 
     def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
-        """Return the hosts of all nodes: the user's, else those that the platform lists, else node 0's alone."""
+        """Return the hosts of all nodes: the user's, else the platform's list, else node 0's host and empty ones."""
         if nodes > 1 and not reader.is_set(HOSTS):
-            self._offer(reader, _made(self.row, reader.env, nodes))
+            self._offer(reader, _hosts_by_index(self.row, reader.env, nodes))
         hosts, first = reader.get(HOSTS), reader.peek(self.first)
         alone = nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)
         if alone or not hosts:
@@ -619,14 +623,14 @@ class Place:
         reader.problem(f"{wrong}: expected as many names as nodes{more}")
 
     def _with_first(self, reader: Reader, hosts: tuple[str, ...], first: str) -> tuple[str, ...]:
-        """Return the hosts, checked against node 0's host as the platform has it."""
+        """Return the hosts with the platform's host of node 0 first. Refuse a list that begins with another host."""
         if _differ(hosts[0], first):
             begins = f"{reader.source(HOSTS)} begins with {hosts[0]}, but {reader.described(self.first)}"
             reader.problem(f"{begins}: expected the same host; or set {HOSTS.name}")
         return (first, *hosts[1:])
 
     def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
-        """Refuse several nodes without a host of node 0; name all variables and files that could give it."""
+        """Refuse several nodes without a host of node 0; name all variables and files that could give the host."""
         if any(map(reader.is_set, (self.first, HOSTS, MASTER_ADDR))):
             return
         row = self.row
@@ -646,7 +650,7 @@ class Place:
             of_class = self.INDEX.names if self.INDEX else ()
             of_parts = [name for each in self.row.node_index_like for name in names_in(each)]
             names, hosts = (*variable.names, *of_class, *files, *of_parts), clipped(", ".join(reader.get(HOSTS)))
-            here = f": {clipped(self_index.told(reader))}, of {hosts}" if hosts else ""
+            here = f": {clipped(self_index.describe(reader))}, of {hosts}" if hosts else ""
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
         number = reader.get(variable)
         if number >= nodes:
@@ -654,25 +658,25 @@ class Place:
         return min(number, nodes - 1)
 
     def _refuse_first_alone(self, reader: Reader, nodes: int) -> None:
-        """Refuse a job's script that runs on the first node alone, and has not started ranklaunch on the others."""
+        """Refuse a job's script that runs on the first node alone, if ranklaunch was not started on each node by `starts_once`."""
         started = any(map(reader.by_user, (self.node_index, HOSTS))) or any(map(reader.env.get, self.row.node_index))
         if self.row.starts_once and not started:
             alone = f"{nodes} nodes, and the job's script runs on the first of them alone"
             reader.problem(f"{alone}; start ranklaunch on each: {self.row.starts_once}")
 
     def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
-        """Return the slots of each node: the user's word, else a list of all nodes', else each node's own, else the devices here."""
-        own, by_user = reader.get(self.slots) if reader.is_set(self.slots) else (), reader.by_user(self.slots)
+        """Return the slots of each node: the user's, else a list of all nodes' slots, else this node's slots, else the devices here."""
+        slots, by_user = reader.get(self.slots) if reader.is_set(self.slots) else (), reader.by_user(self.slots)
         each = () if by_user else reader.peek(LISTED_SLOTS)
         if len(each) == nodes > 0:
-            if any(number not in each for number in own):
+            if any(number not in each for number in slots):
                 described = (
                     f"{reader.described(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
                 )
                 reader.problem(f"{described}: unset the wrong one or set {SLOTS.name}")
             reader.note(SLOTS, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
             return each
-        return spread(reader, self.slots, own if any(own) or by_user else (devices(reader),), nodes)
+        return spread(reader, self.slots, slots if any(slots) or by_user else (devices(reader),), nodes)
 
     def _refuse_other_ranks(self, reader: Reader, slots: Sequence[int]) -> None:
         """Refuse a number of ranks that is not nodes times slots. A node without devices has one rank."""
@@ -681,20 +685,20 @@ class Place:
             described = f"{reader.described(self.nodes)} with {reader.described(self.slots)}"
             reader.problem(f"{reader.described(self.ranks)}, but {described}: expected their product; or set {NODES.name} and {SLOTS.name}")
 
-    def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], own: int) -> None:
-        """Refuse this node's own host if that is node 0's on another node, or another one on node 0."""
+    def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], node_index: int) -> None:
+        """Refuse a node that has node 0's host without being node 0, and a node 0 that has another host."""
         by_user = any(map(reader.by_user, (self.node_index, HOSTS, MASTER_ADDR)))
         if len(hosts) == 1 or by_user or not (reader.is_set(self.own) and reader.is_set(self.node_index)):
             return
-        here, first = reader.get(self.own), hosts[0]
-        if here == first if own else _differ(here, first):
+        own_host, first = reader.get(self.own), hosts[0]
+        if own_host == first if node_index else _differ(own_host, first):
             where = f"{reader.described(self.own)} and node 0 is {first}"
             wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.name}"
             reader.problem(f"{reader.described(self.node_index)}, but {where}: {wanted}")
 
 
-def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, str]) -> Iterator[Fact]:
-    """Yield the values that are a part of other variables' values."""
+def _by_patterns(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, str]) -> Iterator[Fact]:
+    """Yield values that patterns find in other variables' values."""
     for pattern in patterns:
         text = value_like(pattern, env)
         names = (filled(name, env) for name in pattern.partition(" ~ ")[0].split())
@@ -702,17 +706,17 @@ def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, st
             yield variable, f"{variable.value.replace('_', ' ')} in {', '.join(names)}", text
 
 
-def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
-    """Yield the hosts of all nodes by a text, or by variables, in which each node's index stands."""
+def _hosts_by_index(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
+    """Yield the hosts of all nodes from hosts_like (a text with each node's index) or hosts_each (a variable for each node)."""
     names = [filled(row.hosts_like or row.hosts_each, env, i) for i in range(nodes)]
-    made = names if row.hosts_like else [env.get(name, "").strip() for name in names]
-    if all(made):
+    hosts = names if row.hosts_like else [env.get(name, "").strip() for name in names]
+    if all(hosts):
         by = f"names made of {', '.join(re.findall('[A-Z_]{2,}', row.hosts_like))}" if row.hosts_like else f"{names[0]} and the next ones"
-        yield HOSTS, by, made
+        yield HOSTS, by, hosts
 
 
-def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
-    """Return the hosts, the slots and the index (as text) of a file of JSON; None for one that does not have them."""
+def _parsed(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
+    """Return the hosts, the slots and the index (as text) of a JSON file's text; None if one that the row names is missing or malformed."""
     try:
         content: Any = json.loads(text)
         hosts = [parse.host(str(each)) for each in content[row.json_hosts]]
@@ -724,20 +728,20 @@ def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Return True for two hosts. A name may be longer or shorter, and an address that of a name."""
-    numbers = [bool(re.fullmatch(r"[0-9.]+|.*:.*", each)) for each in (one, other)]
-    if numbers[0] != numbers[1]:
+    """Return True if the texts cannot be the same host. A name may have a domain or none; a name and an address may be one host."""
+    are_addresses = [bool(re.fullmatch(r"[0-9.]+|.*:.*", each)) for each in (one, other)]
+    if are_addresses[0] != are_addresses[1]:
         return False
-    return one != other and (numbers[0] or not (f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")))
+    return one != other and (are_addresses[0] or not (f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")))
 
 
-# Jobs of parameter servers (ps) and workers: by lists of both, else by a TF_CONFIG with ps in it
+# Jobs of parameter servers (ps) and workers: from lists of both, else from a TF_CONFIG with ps
 
 
 def _workers_and_ps(reader: Reader) -> Tasks | None:
-    """Return the workers and ps of a job, None without ps. A platform has offered its values; node_index counts within a task."""
+    """Return the workers and ps of a job, None without ps. The platform has offered its values; node_index counts within a task."""
     if not (reader.is_set(PS_HOSTS) or reader.is_set(CONFIG)):
-        return None  # as most jobs
+        return None
     workers_and_ps = _tasks(reader)
     if workers_and_ps:
         tasks.refuse_duplicates(reader, workers_and_ps)

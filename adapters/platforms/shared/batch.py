@@ -1,4 +1,4 @@
-"""Batch systems whose nodes share a disk: Slurm, LSF, PBS and Flux. Also jobs of which each rank has a ranklaunch of its own."""
+"""Batch systems whose nodes share a disk: Slurm, LSF, PBS and Flux. Also jobs with one ranklaunch for each rank (--per-rank)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from ranklaunch.errors import counted as number_of
 
 
 class Tasks(NamedTuple):
-    """Processes started by a platform for a job.
+    """Processes (tasks) that the platform has started for a job.
 
-    counts: number on each node, () if unknown or uneven. here: number of this one on its node, from 0. variables: source of
-    both. rank: variable with the number of this one in the job, None if none. node: place of this node in counts. script:
-    sign of the job's script instead of a task, else "". command: line for starting one ranklaunch on each node.
+    counts: tasks of each node, () if unknown or uneven. here: number of this task on its node, from 0. variables: sources of counts and
+    here. rank: variable with the number of this task in the job, None without one. node: index of this node in counts. script: sign that
+    this process is the job's script and no task, else "". command: shell line that starts one ranklaunch on each node.
     """
 
     counts: Sequence[int]
@@ -47,7 +47,7 @@ class Tasks(NamedTuple):
 
 
 class System(Place):
-    """A batch system. The id of a job ends its name, by which nodes find each other, and names its log folder on the shared disk.
+    """Batch system. The job's id ends the job's name, by which the nodes find each other, and names the job's folder on the shared disk.
 
     JOB_ID: variable with this id.
     """
@@ -82,15 +82,18 @@ class System(Place):
         return settings.log_dir(reader, index if nodes > 1 else None, self._folder(reader))
 
     def _folder(self, reader: Reader) -> str:
-        """Return the name of the job's folder in the log folder, "" in a log folder of the user's."""
+        """Return the name of the job's folder in the log folder; "" if the user has set the log folder."""
         return "" if reader.is_set(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self.job_id(reader)).strip("_")
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
-        """Refuse a start by mpirun or torchrun on the only node, before hosts of the batch system look like the user's word."""
+        """Refuse a start by mpirun or torchrun on the only node, then yield the facts.
+
+        The check comes first: once the batch system's hosts are offered, they look like hosts of the user's, which switch the check off.
+        """
         facts = list(super()._facts(reader))
         if not base.per_rank(reader) and not any(variable is HOSTS and "," in show(value) for variable, _, value in facts):
             unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
-            unrecognised.refuse_others(reader)
+            unrecognised.refuse_launchers(reader)
         yield from facts
 
     def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
@@ -101,7 +104,7 @@ class System(Place):
         return job_of_ranks(reader, program, hosts, tasks, platform=self.NAME, folder=self._folder(reader), attempt=attempt)
 
     def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
-        """Return the index of this node. Refuse the job's script on one of several nodes, and another number of tasks than one on each."""
+        """Return the index of this node. Refuse the job's script on one of several nodes, and any number of tasks on a node but one."""
         tasks, by_user = self.tasks(reader, nodes), reader.by_user(self.node_index)
         if tasks.script and nodes > 1 and not by_user:
             refuse_script(reader, f"{nodes} nodes", tasks.script, tasks.command)
@@ -112,12 +115,12 @@ class System(Place):
         return 0
 
     def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
-        """Return the slots of each node. A container may hide the device files of GPUs that the batch system has chosen for the job."""
+        """Return the slots of each node. Without device files, which a container may hide, CUDA_VISIBLE_DEVICES gives the job's GPUs."""
         if reader.is_set(self.slots) and not reader.is_set(LISTED_SLOTS):
             return settings.spread(reader, SLOTS, reader.get(self.slots), nodes)
-        chosen = 0 if devices(reader) else settings.visible_devices(reader, VISIBLE_GPUS)
-        if chosen:
-            reader.offer(SLOTS, VISIBLE_GPUS.name, chosen)
+        visible = 0 if devices(reader) else settings.visible_devices(reader, VISIBLE_GPUS)
+        if visible:
+            reader.offer(SLOTS, VISIBLE_GPUS.name, visible)
         return super()._slots(reader, nodes)
 
     def _accelerator(self, reader: Reader) -> tuple[str, str]:
@@ -126,18 +129,18 @@ class System(Place):
 
 
 def even(total: int, nodes: int) -> tuple[int, ...]:
-    """Return the number of tasks of each node, () where the nodes cannot have the same number."""
+    """Return the number of tasks of each node, () if the nodes cannot have the same number."""
     return (total // nodes,) * nodes if total % nodes == 0 else ()
 
 
 def listed(reader: Reader, path: str) -> dict[str, int]:
-    """Return the hosts of a file with a line for each slot, in its order, and their slots; {} where the file cannot be read."""
+    """Return the hosts and their slots from a file with a line for each slot, in the file's order; {} if the file cannot be read."""
     path = reader.absolute(path)
     return counted(reader, path, reader.text(path).split("\n"))
 
 
 def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]:
-    """Return how often each host is named. A name that is none is a problem, and {} is returned."""
+    """Return the number of times that each host is named. For a name that is no host's, record a problem and return {}."""
     result = Counter[str]()
     for name in filter(None, map(str.strip, names)):
         try:
@@ -150,9 +153,9 @@ def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]
 
 def own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     """Yield the index of this node among the hosts, by its name or address."""
-    places = self_index.find(reader, hosts)
-    if len(places) == 1:
-        yield NODE_INDEX, f"place of {hosts[places[0]]} among the hosts", places[0]
+    indices = self_index.find(reader, hosts)
+    if len(indices) == 1:
+        yield NODE_INDEX, f"place of {hosts[indices[0]]} among the hosts", indices[0]
 
 
 def refuse_script(reader: Reader, nodes: str, sign: str, command: str) -> None:
@@ -170,7 +173,7 @@ def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int) -> None:
     )
 
 
-# A ranklaunch for each rank: each of them is a node of one slot (docs/adr/0017)
+# One ranklaunch for each rank: each rank is a node of one slot (docs/adr/0017)
 
 
 def job_of_ranks(
@@ -184,8 +187,11 @@ def job_of_ranks(
     folder: str = "",
     attempt: int = 0,
 ) -> Job:
-    """Return the job whose nodes are its ranks. hosts: of the machines, of which the first has rank 0. folder: name of the job's folder in
-    the log folder. attempt: 0 where the batch system does not count them."""
+    """Return the job whose nodes are its ranks.
+
+    hosts: the machines' hosts, rank 0's first. folder: name of the job's folder in the log folder. attempt: 0 if the batch system does not
+    count attempts.
+    """
     rank, ranks = tasks.rank or NODE_INDEX, max(1, sum(tasks.counts))
     of_host = tasks.counts[tasks.node] if tasks.node < len(tasks.counts) else 0
     sources = ", ".join((*map(reader.source, tasks.variables), rank.names[-1]))
@@ -211,6 +217,6 @@ def job_of_ranks(
         slots=(1,) * ranks,
         node_index=number,
     )
-    # In a plan for another node only the number of the rank is known.
+    # A plan for another node knows only the rank's number.
     here = number % of_host if reader.by_user(rank) and of_host else tasks.here
     return replace(made, among=(here, of_host))

@@ -1,4 +1,4 @@
-"""Pods of Kubernetes: names with a number at the end, a Service that makes these names known, and files with hosts."""
+"""Pods of Kubernetes: names with a number at the end, a Service that resolves these names, and files with hosts."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ T = TypeVar("T")
 HOSTNAME = platform_text("hostname", ("HOSTNAME",), "name of this pod, as the engine numbers it", per_node=True, ends_with_index=True)
 RESTARTS = Variable(
     "restarts", ("RANKLAUNCH_RESTARTS",), parse.count, 0,
-    "how often the job was restarted, from 0, as labels and annotations count it; the attempt is one more",
+    "number of restarts of the job, from 0, from a label or an annotation; the attempt is one more",
 )  # fmt: skip
 LAUNCHER_AS_WORKER = Variable(
     "launcher_as_worker", ("RANKLAUNCH_LAUNCHER_AS_WORKER",), parse.flag, True,
-    "whether node 0, where mpirun starts the ranks of all, has ranks of its own; the same on every node",
+    "true if node 0, on which mpirun starts the ranks of all nodes, has ranks of its own; the same on every node",
 )  # fmt: skip
 HOST_IP = platform_text("host_ip", ("XDL_IP",), "address of the physical host: a rank table's server_id", per_node=True)
 POD_IP = platform_text(
     "pod_ip",
     ("POD_IP",),
-    "address of this pod, by which its place in a rank table is found",
+    "address of this pod, by which it is found in a rank table",
     per_node=True,
-    default_text="that of its name in /etc/hosts",
+    default_text="the address of the pod's name in /etc/hosts",
 )
-# It says what platform this is, too, so it stays where a plan is made for another node, whose index is then told.
+# Not per_node: the variable is a sign of the platform too, so a plan for another node keeps it; the user's --node comes first.
 POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 
 MPI_HOST_FILE = "/etc/mpi/hostfile"  # of an MPIJob and of a TrainJob with mlPolicy.mpi, on the launcher alone
@@ -47,7 +47,7 @@ _OF_CLUSTER = r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\.
 
 
 def suffix(reader: Reader, variable: Variable[str]) -> tuple[str, str]:
-    """Return the source of a pod's name and the number that ends it; two empty texts without one."""
+    """Return the source of a pod's name, and the number at the end of the name; two empty texts without a number."""
     for candidate in reader.candidates(variable):
         number = re.search(r"-([0-9]{1,7})$", candidate.value)
         if number:
@@ -66,29 +66,29 @@ def own_name(reader: Reader) -> str:
 
 
 def on_host_network(reader: Reader) -> bool:
-    """Return True for a pod on the host's network, where HOSTNAME is the machine's name. Kubelet says so in the pod's hosts file."""
+    """Return True for a pod on the host's network, where HOSTNAME is the machine's name. The kubelet notes this in the pod's /etc/hosts."""
     return reader.text("/etc/hosts").startswith(_OF_HOST_NETWORK)
 
 
 def job_of_pod(reader: Reader) -> str:
-    """Return the Indexed Job of this pod by the pod's name; "" where HOSTNAME is the machine's name."""
+    """Return the name of this pod's Indexed Job, from the pod's name; "" if HOSTNAME is the machine's name."""
     pod = "" if on_host_network(reader) else own_name(reader)
     numbered = any(pod.endswith(f"-{candidate.value.strip()}") for candidate in reader.candidates(POD_INDEX))
     return stem(pod) if numbered or (pod and service(reader)) else ""
 
 
-def told_name(reader: Reader) -> str:
-    """Return the variable with the name of this pod, for messages."""
+def shown_name(reader: Reader) -> str:
+    """Return HOSTNAME with the name of this pod, for messages."""
     return f"{HOSTNAME.name}={clipped(own_name(reader))}"
 
 
 def service(reader: Reader) -> str:
-    """Return the Service that makes the names of this job's pods known, "" without one. Kubelet writes a pod's full name into the pod's
+    """Return the Service that resolves the names of this job's pods, "" without one. The kubelet writes a pod's full name into the pod's
     /etc/hosts."""
-    own = stem(own_name(reader))
-    for full in names_here(reader) if own else ():
+    own_stem = stem(own_name(reader))
+    for full in names_here(reader) if own_stem else ():
         match = re.fullmatch(_OF_CLUSTER, full)
-        if match and stem(match["pod"]) == own:
+        if match and stem(match["pod"]) == own_stem:
             return match["service"]
     return ""
 
@@ -99,12 +99,12 @@ def own_address(reader: Reader) -> str:
 
 
 def names_here(reader: Reader) -> list[str]:
-    """Return the names in /etc/hosts, which are this pod's, whatever node is planned."""
+    """Return the names in /etc/hosts. They are this pod's, also in a plan for another node."""
     return [*self_index.known(reader)]
 
 
 def relative(host: str) -> str:
-    """Return POD.SERVICE of a full name: the pods of one namespace know each other by it."""
+    """Return POD.SERVICE of a full name, which pods of the same namespace can resolve."""
     match = re.fullmatch(_OF_CLUSTER, host)
     return f"{match['pod']}.{match['service']}" if match else host
 
@@ -114,11 +114,11 @@ def pods(stem_: str, nodes: int, service_: str) -> tuple[str, ...]:
     return tuple(f"{stem_}-{i}.{service_}" for i in range(nodes))
 
 
-# Pods of Indexed Jobs, and of the sets that are made of them
+# Pods of Indexed Jobs, and of JobSets, which are made of Indexed Jobs
 
 
 class Pod(NamedTuple):
-    """Pod of a replicated Job, called SET-JOB-<job_index>-<index> in a Service."""
+    """Pod of a replicated Job of a JobSet. Its name is SET-JOB-<job_index>-<index>, in a Service."""
 
     set: str
     job: str
@@ -131,35 +131,35 @@ def has_pod_index(reader: Reader) -> bool:
 
 
 def replicated(reader: Reader) -> Pod | None:
-    """Return the parts of a set's pod's name. The name of the set is the Service's, or the user's; None for another name."""
-    own, service_name = "" if on_host_network(reader) else own_name(reader), service(reader)
+    """Return the parts of this pod's name if it is a JobSet's; else None. The JobSet has the Service's name, or the user's job name."""
+    pod, service_name = "" if on_host_network(reader) else own_name(reader), service(reader)
     for set_ in (service_name, reader.seen(JOB_NAME)):
-        rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", own[len(set_) + 1 :]) if set_ and own.startswith(f"{set_}-") else None
+        rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", pod[len(set_) + 1 :]) if set_ and pod.startswith(f"{set_}-") else None
         if rest:
             return Pod(set_, rest[1], int(rest[2]), service_name or set_)
     return None
 
 
 def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
-    """Refuse a pod of another Job of the set: its pods count from 0 again, so that two would be node 0."""
+    """Refuse a pod of a further Job of the JobSet: each Job counts its pods from 0, so that two pods would be node 0."""
     if pod.job_index and not reader.is_set(HOSTS):
         reader.problem(
-            f"{told_name(reader)} is a pod of Job {pod.job_index} of {pod.job}: expected all nodes in one Job "
-            "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE, or, where it is a pod of the "
+            f"{shown_name(reader)} is a pod of Job {pod.job_index} of {pod.job}: expected all nodes in one Job "
+            "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE, or, if this is a pod of the "
             f"Indexed Job {stem(own_name(reader))}, RANKLAUNCH_PLATFORM=indexed_job"
         )
 
 
 def of_pods(reader: Reader, job: str, stem_: str, service_: str, nodes: int, source: str = "HOSTNAME, /etc/hosts") -> Iterator[Fact]:
-    """Yield what the names of an Indexed Job's pods say.
+    """Yield the job's name, the hosts and the index from the names of an Indexed Job's pods.
 
-    stem_: beginning of the pods' names in a Service, "" where none makes the names known. source: of the names.
+    stem_: pods' name without the index, "" if no Service resolves the names. source: source of the names.
     """
     if job:
         yield JOB_NAME, source, job
     if stem_ and nodes > 1:
         yield HOSTS, source, pods(stem_, nodes, service_)
-    if service(reader) or replicated(reader):  # else the name may not be the Job controller's
+    if service(reader) or replicated(reader):  # without them, HOSTNAME may not be the name that the Job controller gave
         yield NODE_INDEX, f"the number in {HOSTNAME.name}", suffix(reader, HOSTNAME)[1]
 
 
@@ -180,7 +180,7 @@ def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ..
 
 
 def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
-    """Return hosts and slots of a host file of MPI: HOST slots=N, or HOST:N. A line without a number is one slot."""
+    """Return the hosts and slots of an MPI host file: HOST slots=N, or HOST:N. A line without a number is one slot."""
     try:
         text = reader.files.text(path, MOST_BYTES) or ""
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The place of this host among others, by its names and addresses, which are read from files: a plan needs no network."""
+"""Index of this host in a list of hosts, by its names and addresses. These are read from files: a plan needs no network."""
 
 from __future__ import annotations
 
@@ -11,32 +11,31 @@ _OWN_NAMES = ("/proc/sys/kernel/hostname", "/etc/hostname")
 
 
 def find(reader: Reader, hosts: Sequence[str]) -> list[int]:
-    """Return the places of this host among the hosts; several if names and addresses do not say which."""
+    """Return the indices of the hosts that may be this one: one if its names or addresses are clear, several or none if not."""
     names = _names(reader)
     by_name = [i for i, host in enumerate(hosts) if host in names] or [i for i, host in enumerate(hosts) if _short(host) in names]
     if by_name:
         return by_name
-    addresses, others = set(_addresses(reader)), known(reader)
-    return [i for i, host in enumerate(hosts) if addresses.intersection((host, *others.get(host, ())))]
+    addresses, of_names = set(_addresses(reader)), known(reader)
+    return [i for i, host in enumerate(hosts) if addresses.intersection((host, *of_names.get(host, ())))]
 
 
 def address(reader: Reader) -> str:
-    """Return the address of this node for its peers: the address of its name in /etc/hosts, else its only address; "" if neither is
-    known."""
-    named = [each for name in sorted(_names(reader)) for each in known(reader).get(name, ())]
-    usable = [each for each in (*named, *_addresses(reader)) if not re.match(r"127\.|169\.254\.|::1$|fe80:", each)]
-    of_version_4 = [each for each in usable if ":" not in each]
-    return usable[0] if usable and usable[0] in named else of_version_4[0] if len(set(of_version_4)) == 1 else ""
+    """Return the address of this node for its peers: its name's in /etc/hosts, else its only IPv4 address; "" if neither is known."""
+    by_name = [each for name in sorted(_names(reader)) for each in known(reader).get(name, ())]
+    usable = [each for each in (*by_name, *_addresses(reader)) if not re.match(r"127\.|169\.254\.|::1$|fe80:", each)]
+    ipv4 = [each for each in usable if ":" not in each]
+    return usable[0] if usable and usable[0] in by_name else ipv4[0] if len(set(ipv4)) == 1 else ""
 
 
-def told(reader: Reader) -> str:
+def describe(reader: Reader) -> str:
     """Return the names and addresses of this node, for messages."""
     names, addresses = _names(reader), set(_addresses(reader))
     return f"this node, called {', '.join(sorted(names)) or 'nothing'}, with {', '.join(sorted(addresses)) or 'no address'}"
 
 
 def _names(reader: Reader) -> set[str]:
-    """Return the name of this host, and its first part. The kernel's word comes first: HOSTNAME may come from elsewhere."""
+    """Return the name of this host, and the part before its first dot. The kernel's name comes first: HOSTNAME may be another host's."""
     of_kernel = (reader.text(path).strip() for path in _OWN_NAMES)
     name = next(filter(None, (*of_kernel, reader.env.get("HOSTNAME", ""))), "")
     return {name, _short(name)} if name else set()
@@ -51,7 +50,7 @@ def _addresses(reader: Reader) -> Iterator[str]:
     for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", reader.text("/proc/net/fib_trie")):
         if not address.startswith("127."):
             yield address
-    import ipaddress  # most starts do without
+    import ipaddress  # imported here: most starts need no address
 
     for digits in re.findall(r"^([0-9a-f]{32}) ", reader.text("/proc/net/if_inet6"), re.MULTILINE):
         address = ipaddress.ip_address(int(digits, 16))
@@ -60,7 +59,7 @@ def _addresses(reader: Reader) -> Iterator[str]:
 
 
 def known(reader: Reader) -> dict[str, list[str]]:
-    """Return the addresses of the names in /etc/hosts."""
+    """Return the addresses in /etc/hosts, by name."""
     addresses: dict[str, list[str]] = {}
     for line in reader.text("/etc/hosts").splitlines():
         address, *names = line.partition("#")[0].split() or [""]

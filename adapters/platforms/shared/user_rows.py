@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch import rows
-from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE, VALUES, Refusal, Row, Shipped, made
+from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE, VALUES, Refusal, Row, Shipped, row_of
 from ranklaunch.env.reader import Reader
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import defaults
@@ -16,7 +16,7 @@ from ranklaunch.fields import defaults
 
 @dataclass(frozen=True)
 class PlatformFile:
-    """Places of a user's own, in the order in which they are asked."""
+    """Platforms of a user's own file, in the order in which they are tried."""
 
     platform: tuple[Row, ...]
 
@@ -29,14 +29,14 @@ _LISTS = ("nodes", "node_index", "slots", "job_name", "attempt", "restarts", "ra
 
 
 def read(reader: Reader, taken: Container[str]) -> tuple[Shipped, ...]:
-    """Return the rows. taken: names of other platforms. Raise ConfigError with the file, the row and the field that is wrong."""
+    """Return the rows of the user's file. taken: names of other platforms. Raise ConfigError with the file, the row and the wrong field."""
     path = reader.absolute(reader.get(PLATFORM_FILE))
     try:
         result = tuple(_checked(fields, at) for at, fields in enumerate(rows.read(reader.files, path, "platform"), 1))
         names = [each.name for each in result]
-        again = next((name for name in names if names.count(name) > 1 or name in taken), "")
-        if again:
-            msg = f"{again} is the name of another platform: expected a name of its own for each row"
+        duplicate = next((name for name in names if names.count(name) > 1 or name in taken), "")
+        if duplicate:
+            msg = f"{duplicate} is the name of another platform: expected a name of its own for each row"
             raise ValueError(msg)
     except (ValueError, RecursionError) as error:
         msg = f"{reader.described(PLATFORM_FILE)}: {error}"
@@ -55,18 +55,18 @@ def _checked(fields: Any, at: int) -> Shipped:
         raise ValueError(msg)
     for each in refuse:
         rows.check(each, {"when": (), "text": "", **defaults(Refusal)}, f"{where}: refuse")
-    result = made(Shipped, fields)
-    wrong = next(_wrong(result), "")
-    if wrong:
-        msg = f"{where}: {wrong}"
+    result = row_of(Shipped, fields)
+    mistake = next(_mistakes(result), "")
+    if mistake:
+        msg = f"{where}: {mistake}"
         raise ValueError(msg)
     return result
 
 
-def _wrong(row: Row) -> Iterator[str]:
-    """Yield what is wrong with texts that have a form: names of variables, conditions, patterns and numbers."""
-    named = ((field, name) for field in _LISTS for name in getattr(row, field))
-    yield from (f"{field}: {name!r}: expected the name of a variable" for field, name in named if not re.fullmatch(_NAME, name))
+def _mistakes(row: Row) -> Iterator[str]:
+    """Yield the mistakes in names of variables, conditions, patterns and numbers."""
+    variables = ((field, name) for field in _LISTS for name in getattr(row, field))
+    yield from (f"{field}: {name!r}: expected the name of a variable" for field, name in variables if not re.fullmatch(_NAME, name))
     conditions = (f"{each!r}: expected NAME, A|B, NAME=VALUE, NAMES ~ REGEX, /PATH, or ! before one of these" for each in row.conditions
                   if not re.fullmatch(_CONDITION, each, re.DOTALL))  # fmt: skip
     yield from conditions

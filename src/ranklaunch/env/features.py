@@ -1,4 +1,4 @@
-"""Settings of features that few jobs ask for: a start imports this module only where one is set."""
+"""Variables of features that few jobs use. A start imports this module only if one of them is set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIZE = re.compile(r"([0-9]{1,15})[ ]?([KMGT]?)(?:I?B)?")
 
 
 def ranks(text: str) -> str:
-    """As they are: whoever shows lines takes them apart; "" for all. Raises ValueError with what was expected."""
+    """Check a list of ranks and return its text, "" for all: the console parses the text again. Raise ValueError with the expected form."""
     word = text.strip()
     if word.lower() == ALL:
         return ""
@@ -31,7 +31,7 @@ def ranks(text: str) -> str:
 
 
 def size(text: str) -> int:
-    """Bytes; a unit is one of 1024."""
+    """Return the bytes of 100000, 512K or 1G; units are powers of 1024."""
     match = _SIZE.fullmatch(text.strip().upper())
     if not match:
         msg = "expected bytes, such as 100000, 512K, 100M or 1G"
@@ -40,7 +40,7 @@ def size(text: str) -> int:
 
 
 CONSOLE = Variable(
-    "console", ("RANKLAUNCH_CONSOLE",), ranks, "", "whose lines the console shows: all, or ranks such as 0,8-15; logs have those of all",
+    "console", ("RANKLAUNCH_CONSOLE",), ranks, "", "ranks whose lines the console shows: all, or such as 0,8-15; logs have all lines",
     option="--console", default_text=ALL,
 )  # fmt: skip
 CONSOLE_MERGE = Variable(
@@ -48,12 +48,12 @@ CONSOLE_MERGE = Variable(
     "with their ranks", option="--console-merge",
 )  # fmt: skip
 CONSOLE_MAX = Variable(
-    "console_max", ("RANKLAUNCH_CONSOLE_MAX",), size, 0, "bytes of ranks' lines on a node's console, such as 500M, after which it shows "
-    "those of rank 0, warnings and errors alone; 0: no limit", option="--console-max",
+    "console_max", ("RANKLAUNCH_CONSOLE_MAX",), size, 0, "bytes of ranks' lines on a node's console, such as 500M; after them the console "
+    "shows only the lines of rank 0, warnings and errors; 0: no limit", option="--console-max",
 )  # fmt: skip
 CONSOLE_VICTIMS = Variable(
-    "console_victims", ("RANKLAUNCH_CONSOLE_VICTIMS",), parse.OneOf(FOLD, ALL), FOLD, "after a failure, lines of the ranks that are ended "
-    "for it: fold (one line names their logs) or all", option="--console-victims",
+    "console_victims", ("RANKLAUNCH_CONSOLE_VICTIMS",), parse.OneOf(FOLD, ALL), FOLD, "after a failure, lines of the ranks that are "
+    "stopped because of it: fold (one line names their logs) or all", option="--console-victims",
 )  # fmt: skip
 
 # Jobs that hang
@@ -63,7 +63,7 @@ LEAST_S = 0.5
 
 
 def slow(text: str) -> float:
-    """Parse the factor of a slow job. 0 turns the watch off."""
+    """Return the factor of a slow job: at least 1, or 0 to turn the check off."""
     factor = parse.decimal(text)
     if factor is None or 0 < factor < 1:
         msg = "expected a number, at least 1, or 0 for off"
@@ -72,39 +72,39 @@ def slow(text: str) -> float:
 
 
 def rules(text: str) -> str:
-    """As they are: whoever watches makes patterns of them. Raises ValueError with what was expected."""
+    """Check the rules and return their text: the hang detector parses the text again. Raise ValueError with the expected form."""
     expect.parse(parse.text(text))
     return text
 
 
 HANG = Variable(
-    "hang", ("RANKLAUNCH_HANG",), parse.OneOf(OBSERVE, STOP, RESTART, OFF), OBSERVE, "what is done where no rank of any node moves: "
-    "observe: it is said, and evidence is taken; stop: the job fails with 75; restart: the same, as a failure that may be restarted; "
-    "off: nobody looks", option="--hang",
+    "hang", ("RANKLAUNCH_HANG",), parse.OneOf(OBSERVE, STOP, RESTART, OFF), OBSERVE, "action when no rank of any node makes progress: "
+    "observe (print the alarm and collect evidence), stop (then end the job with 75), restart (as stop, but start all ranks again in place "
+    "if RANKLAUNCH_MAX_RESTARTS allows it), off (no detection)", option="--hang",
 )  # fmt: skip
 HANG_S = Variable(
     "hang_s", ("RANKLAUNCH_HANG_S",), parse.seconds_from(LEAST_S), 300.0, "seconds without any sign of life after which a job is "
     "suspected to hang", option="--hang-s",
 )  # fmt: skip
 FIRST_STEP_S = Variable(
-    "first_step_s", ("RANKLAUNCH_FIRST_STEP_S",), parse.seconds_from(LEAST_S), 1800.0, "the same before the first step, when programs load "
-    "and compile", option="--first-step-s",
+    "first_step_s", ("RANKLAUNCH_FIRST_STEP_S",), parse.seconds_from(LEAST_S), 1800.0, "as RANKLAUNCH_HANG_S, before the first step, while "
+    "programs load and compile", option="--first-step-s",
 )  # fmt: skip
 EXPECT = Variable(
-    "expect", ("RANKLAUNCH_EXPECT",), rules, "", "what is expected of the ranks' output: rules with semicolons between them, each REGEX by "
-    "N s, REGEX every N s, REGEX is number, or REGEX < NUMBER, with <, <=, > or >=, a number or Kx median, and perhaps for N s",
+    "expect", ("RANKLAUNCH_EXPECT",), rules, "", "rules for the ranks' output, with semicolons between them: REGEX by N s, REGEX every "
+    "N s, REGEX is number, or REGEX < NUMBER, with <, <=, > or >=, a number or Kx median, and perhaps for N s",
     option="--expect",
 )  # fmt: skip
 SLOW = Variable(
-    "slow", ("RANKLAUNCH_SLOW",), slow, 2.0, "factor by which steps must take longer than before for the job to be reported as slow; 0: "
-    "nothing is reported", option="--slow",
+    "slow", ("RANKLAUNCH_SLOW",), slow, 2.0, "a job is reported as slow when its steps take this many times as long as before; 0: never",
+    option="--slow",
 )  # fmt: skip
 
-# Tools that hear of the job
+# Tools that get metrics and events of the job
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Words of a command, split as a shell does; no shell sees them."""
+    """Return the words of a command, split as by a shell; the command runs without a shell."""
     if "\0" in text:
         msg = "expected a command without NUL"
         raise ValueError(msg)
@@ -130,17 +130,18 @@ ON_EVENT: Variable[tuple[str, ...]] = Variable(
 )  # fmt: skip
 SERVER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
 TRAINJOB_STATUS = Variable(
-    "trainjob_status", ("RANKLAUNCH_TRAINJOB_STATUS",), parse.flag, False, "node 0 tells the status of its TrainJob how many steps are "
-    "done, where Kubeflow Trainer names a server for that; for programs that do not do so", option="--trainjob-status", is_switch=True,
+    "trainjob_status", ("RANKLAUNCH_TRAINJOB_STATUS",), parse.flag, False, "node 0 reports the number of finished steps to the status of "
+    "its TrainJob, if Kubeflow Trainer names a server for that; for programs that do not report it themselves",
+    option="--trainjob-status", is_switch=True,
 )  # fmt: skip
 
 # Restarts in place
 
 
 def codes(value: str) -> tuple[int, ...]:
-    """Exit codes with commas between them."""
-    words = [word.strip() for word in value.split(",") if word.strip()]
-    numbers = [number(word) for word in words]
+    """Return the exit codes of a text such as 3,17."""
+    items = [item.strip() for item in value.split(",") if item.strip()]
+    numbers = [number(item) for item in items]
     if not all(code and code < 256 for code in numbers):
         msg = "expected exit codes from 1 to 255, with commas between them"
         raise ValueError(msg)
@@ -148,7 +149,7 @@ def codes(value: str) -> tuple[int, ...]:
 
 
 def patterns(value: str) -> tuple[str, ...]:
-    """Patterns of paths with colons between them."""
+    """Return the patterns of paths of a text with colons between them."""
     if "\0" in value:
         msg = "expected paths with colons between them"
         raise ValueError(msg)
@@ -160,8 +161,9 @@ NO_RESTART_CODES: Variable[tuple[int, ...]] = Variable(
     "commas between them; 2, 69 and 78 are among them in any case",
 )  # fmt: skip
 PROGRESS_FILE: Variable[tuple[str, ...]] = Variable(
-    "progress_file", ("RANKLAUNCH_PROGRESS_FILE",), patterns, (), "markers of the trainer's checkpoints, by which restarts in place tell "
-    "progress, and a stop whether it was saved: paths with wildcards, with colons between them (/ckpt/latest, /ckpt/checkpoint-*)",
+    "progress_file", ("RANKLAUNCH_PROGRESS_FILE",), patterns, (), "files or folders that change with each checkpoint, by which restarts "
+    "in place recognise progress, and a stop a finished save: paths with wildcards, with colons between them (/ckpt/latest, "
+    "/ckpt/checkpoint-*)",
 )  # fmt: skip
 
 # Requests to save
@@ -171,7 +173,7 @@ SIGNALS = ("USR1", "USR2", "TERM", NONE)
 
 
 def signal_name(text: str) -> str:
-    """Without its SIG. Raises ValueError with what was expected."""
+    """Return the name of a signal without SIG, or none. Raise ValueError with the expected names."""
     name = text.strip().upper()
     name = name[3:] if name.startswith("SIG") else name
     if name == NONE.upper():
@@ -183,37 +185,37 @@ def signal_name(text: str) -> str:
 
 
 SAVE_SIGNAL = Variable(
-    "save_signal", ("RANKLAUNCH_SAVE_SIGNAL",), signal_name, NONE, "the signal by which the ranks are asked "
-    "to save: USR1, USR2, TERM or none", option="--save-signal",
+    "save_signal", ("RANKLAUNCH_SAVE_SIGNAL",), signal_name, NONE, "signal that asks the ranks to save: "
+    "USR1, USR2, TERM or none", option="--save-signal",
 )  # fmt: skip
 SAVE_FILE = Variable(
-    "save_file", ("RANKLAUNCH_SAVE_FILE",), parse.text, "", "a file that is touched where the ranks are asked to save, for loops that look "
+    "save_file", ("RANKLAUNCH_SAVE_FILE",), parse.text, "", "file that is touched to ask the ranks to save, for training loops that look "
     "for it", option="--save-file",
 )  # fmt: skip
 
-# Trust in a program's own account of its success
+# Checks of a program that ends with 0
 
 WHOLE, PROGRAM = "whole", "program"
 WAIT, KILL = "wait", "kill"
 ALLOW = "allow"
 
 EXIT = Variable(
-    "exit", ("RANKLAUNCH_EXIT",), parse.OneOf(WHOLE, PROGRAM), WHOLE, "what decides on success: whole (the exit status of the program, of "
-    "launchers whose failure its shell hid, and of ranks that it left at work) or program (its exit status alone)",
+    "exit", ("RANKLAUNCH_EXIT",), parse.OneOf(WHOLE, PROGRAM), WHOLE, "basis of the job's success: whole (exit status of the program, of "
+    "launchers whose failure a shell script hid, and of ranks that outlive the program) or program (its exit status alone)",
 )  # fmt: skip
 LEFT_RANKS = Variable(
-    "left_ranks", ("RANKLAUNCH_LEFT_RANKS",), parse.OneOf(WAIT, KILL), WAIT, "wait for ranks that a program leaves at work when it ends "
-    "with 0, or kill them",
+    "left_ranks", ("RANKLAUNCH_LEFT_RANKS",), parse.OneOf(WAIT, KILL), WAIT, "ranks that still run when the program has ended with 0: wait "
+    "for them, or kill them",
 )  # fmt: skip
 ALONE_S = Variable(
-    "alone_s", ("RANKLAUNCH_ALONE_S",), parse.seconds, 60.0, "seconds after which a launcher whose ranks work alone on one of several "
-    "nodes ends the job",
+    "alone_s", ("RANKLAUNCH_ALONE_S",), parse.seconds, 60.0, "seconds for which the ranks of one of several nodes may train without those "
+    "of the others before the job is ended",
 )  # fmt: skip
 EACH_NODE_ALONE = Variable(
-    "each_node_alone", ("RANKLAUNCH_EACH_NODE_ALONE",), parse.flag, False, "let the ranks of each of several nodes work alone",
+    "each_node_alone", ("RANKLAUNCH_EACH_NODE_ALONE",), parse.flag, False, "let each of several nodes train alone",
 )  # fmt: skip
 NESTED = Variable(
-    "nested", ("RANKLAUNCH_NESTED",), parse.OneOf(STOP, ALLOW), STOP, "what becomes of a job whose ranks start ranks of their own on the "
+    "nested", ("RANKLAUNCH_NESTED",), parse.OneOf(STOP, ALLOW), STOP, "stop or allow a job whose ranks start ranks of their own on the "
     "same devices, slots or port",
 )  # fmt: skip
 
@@ -229,8 +231,8 @@ VARIABLES: Table = (*OF_RESTARTS, *OF_CONSOLE, *OF_HANGS, *OF_SAVING, *OF_TOOLS,
 # The command check
 
 CHECK_FORMAT = Variable(
-    "check_format", ("RANKLAUNCH_CHECK_FORMAT",), parse.OneOf("text", "json"), "text", "how check shows: text for people, json for tools",
-    option="--format",
+    "check_format", ("RANKLAUNCH_CHECK_FORMAT",), parse.OneOf("text", "json"), "text", "form of check's output: text for people, json for "
+    "tools", option="--format",
 )  # fmt: skip
 
 CHECK_VARIABLES: Table = (CHECK_FORMAT,)  # of the command check alone

@@ -1,4 +1,4 @@
-"""The job as the platform describes it: one frozen value, read once, from which everything else follows."""
+"""The job as the platform describes it: one frozen value, read once, from which every plan is made."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """Container of the job. slots: processes on this node (at least 1; 0 for a node only serving the rest); first_rank: rank
-    of its slot 0.
+    """Container of the job.
 
-    task: "ps" or "worker", in jobs with both, else ""; task_index: its index among nodes with its task. port: its listening
-    port, 0 if the platform assigns none. devices: numbers of its ranks' devices, () for the first ones.
+    slots: ranks of this node; at least 1, or 0 for a node that only starts or serves the others' ranks. first_rank: rank of slot 0. task:
+    "ps" or "worker" in jobs with both, else "". task_index: index among the nodes of this task. port: listening port, 0 if the platform
+    assigns none. devices: numbers of the ranks' devices, () for the first ones.
     """
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs of a node
+    index: int  # type: ignore[assignment]  # hides tuple.index, which no caller needs
     host: str
     slots: int
     first_rank: int
@@ -33,7 +33,7 @@ class Node(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How it is called among the containers of its job."""
+        """Name among the containers of the job: "ps 0", or "node 1" in a job without tasks."""
         return f"{self.task} {self.task_index}" if self.task else f"node {self.index}"
 
     @property
@@ -42,7 +42,7 @@ class Node(NamedTuple):
 
 
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
-# Behind which another program may stand.
+# Commands that run another command, which stands behind their own options.
 WRAPPERS = (
     "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "taskset", "numactl", "timeout", "time", "chrt", "sudo", "gosu", "tini",
     "dumb-init", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "pixi", "nsys", "ncu", "strace",
@@ -52,8 +52,8 @@ WRAPPERS = (
 
 @dataclass(frozen=True)
 class Program:
-    """User's program as given: `path` of a file, or a module name when `module` is true; args are never looked into.
-    stands_for: the program started in the end, if this one is ours."""
+    """User's program. path: of a file, or a module's name if `module`. args: passed on unread. stands_for: the user's program, if this one
+    is a script of ranklaunch that starts it."""
 
     path: str
     args: tuple[str, ...] = ()
@@ -74,14 +74,17 @@ class Program:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The program and its arguments as a launcher for Python scripts (torchrun, msrun, ...) wants them."""
+        """The program and its arguments in the form of launchers of Python scripts (torchrun, msrun)."""
         return (*(("-m",) if self.module else ()), self.path, *self.args)
 
 
 @dataclass(frozen=True)
 class Job:
-    """The whole job, seen from one of its nodes. nodes are in the platform's order; slots may differ from node to node. idle: nodes of the
-    platform's that were asked to take no part: they have no ranks, come after the others, and end when these have."""
+    """Job, seen from one of its nodes.
+
+    nodes: in the platform's order; slots may differ from node to node. idle: nodes that the user has excluded. They have no ranks, are
+    numbered after the others, and end when the others have ended.
+    """
 
     name: str
     platform: str
@@ -92,29 +95,29 @@ class Job:
     program: Program
     python: str
     log_dir: str
-    # Path in the container where the platform puts the rank table, whether it is there yet or not; "" where it gives none.
+    # Path in the container of the platform's rank table, which may appear later; "" if the platform has none.
     rank_table: str = ""
-    # The platform's own names for this container, used to find it in a rank table: pod name and host addresses.
+    # The platform's own names of this container, by which a rank table has it: pod name and host addresses.
     instance_name: str = ""
     host_ips: tuple[str, ...] = ()
-    host_ip: str = ""  # of the physical host, where the platform tells it
-    # Whether the platform's rank table has the nodes in the job's order; else a container is found in it by its address.
+    host_ip: str = ""  # of the physical host, if the platform tells it
+    # True if the rank table has the nodes in the job's order; else a container is found in the table by its address.
     table_in_order: bool = True
-    # Of node 0 itself, where its host, by which the others know it, is that of a Service; known on node 0 alone.
+    # Address of node 0's own container, if the other nodes reach node 0 through a Service; known on node 0 alone.
     own_address: str = ""
-    # Whether node 0 is told another address of itself than the others are, so that these cannot be compared.
+    # True if the platform gives node 0 another master address than the other nodes: the nodes' addresses must not be compared.
     own_master: bool = False
-    # What the platform's own way to start a program gives it in variables, beside what every program inherits.
+    # Variables that the platform's own launcher would set for the program, beside those that every program inherits.
     env: tuple[tuple[str, str], ...] = ()
-    # Where the platform runs a program that it has named itself; "" for the folder that ranklaunch is started in.
+    # Folder in which to run a program that the platform names; "" for the folder in which ranklaunch was started.
     folder: str = ""
     idle: tuple[Node, ...] = ()
-    # Where the platform has started a ranklaunch for each rank, each of which is a node: the rank's number on its host, and how many there
-    # are on it.
+    # If the platform has started one ranklaunch for each rank, so that each rank is a node: the rank's number on its host, and the number
+    # of ranks there.
     among: tuple[int, int] | None = None
-    # What a program that stands in for the user's is told, in variables; None where none does.
+    # Returns the variables for a script of ranklaunch that starts the user's program (Program.stands_for); None without one.
     place: Callable[[Job], Mapping[str, str]] | None = None
-    restart: int = 0  # how many times its ranks were started again in place
+    restart: int = 0  # number of restarts in place so far
 
     @property
     def node(self) -> Node:
@@ -122,7 +125,7 @@ class Job:
 
     @property
     def everyone(self) -> tuple[Node, ...]:
-        """All nodes that meet at the muster."""
+        """All nodes that meet at the start barrier (muster)."""
         return (*self.nodes, *self.idle) if self.idle else self.nodes
 
     @property
@@ -153,18 +156,18 @@ class Job:
 
 
 def remembered(compute: Callable[[tuple[Node, ...]], T]) -> Callable[[tuple[Node, ...]], T]:
-    """Remember the result for the nodes of the last call: the plans of 10,000 nodes all ask about the same nodes. Safe in threads."""
+    """Cache the result for the nodes of the last call: the plans of 10,000 nodes all ask about the same nodes. Safe in threads."""
     last: list[Any] = [(None, None)]
 
     @functools.wraps(compute)
-    def found(nodes: tuple[Node, ...]) -> T:
+    def cached(nodes: tuple[Node, ...]) -> T:
         pair = last[0]  # read once: another thread may replace it at any moment
         if pair[0] is not nodes:
             pair = last[0] = nodes, compute(nodes)
         result: T = pair[1]
         return result
 
-    return found
+    return cached
 
 
 @remembered
@@ -183,7 +186,7 @@ def hosts_of(nodes: tuple[Node, ...]) -> tuple[str, ...]:
 
 
 def make_nodes(hosts: Sequence[str], slots: Sequence[int]) -> tuple[Node, ...]:
-    """Nodes with their first ranks: the sums of the slots before them, so any slots per node work."""
+    """Return nodes with their first ranks, the sums of the slots before them. Slots may differ from node to node."""
     return _make_nodes(tuple(hosts), tuple(slots))
 
 

@@ -1,4 +1,4 @@
-"""From the text of a variable or an option to its value. Each raises ValueError with what was expected."""
+"""Parsers of the texts of variables and options. Each raises ValueError with the expected form."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ranklaunch.errors import nearest
 
 MOST_NODES = 1_000_000
 MOST_SLOTS = 4096  # processes of one node
-MOST_CORES = 65535  # their highest number
-DEBUG_PORT = 5678  # where debugpy listens by default
+MOST_CORES = 65535  # highest number of a core
+DEBUG_PORT = 5678  # debugpy's default
 _LOOPBACK = re.compile(r"127\.[0-9.]+|localhost|::1|\[::1\]|0\.0\.0\.0|::")
 
 
@@ -65,12 +65,12 @@ def is_auto(text: str) -> bool:
 
 
 def grace(text: str) -> float:
-    """Seconds, or auto: what it is then, a plan finds out (ranklaunch.plan.optional_features)."""
+    """Return seconds; for auto GRACE_S, until ranklaunch.plan.optional_features finds the value."""
     return GRACE_S if is_auto(text) else seconds(text)
 
 
 def decimal(value: str) -> float | None:
-    """Return a number without a sign, None for other text: float() alone takes nan and 1_0."""
+    """Return a number without a sign, None for other text. float() alone takes nan and 1_0."""
     return float(value) if re.fullmatch(_SECONDS, value.strip(" \t")) else None
 
 
@@ -94,17 +94,17 @@ def seconds_from(least: float) -> Callable[[str], float]:
 
 
 def names(value: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Return the names of a text with commas between them."""
     return tuple(name.strip() for name in text(value).split(",") if name.strip())
 
 
 def paths(value: str) -> tuple[str, ...]:
-    """With colons between them, as in PATH."""
+    """Return the paths of a text with colons between them, as in PATH."""
     return tuple(path for path in text(value).split(":") if path)
 
 
 def init_method(value: str) -> str:
-    """tcp, or file:// and an absolute folder."""
+    """Return tcp, or file:// with an absolute folder."""
     if value != "tcp" and not re.fullmatch("file:///[^\0]*", value):
         msg = "expected tcp, or file:// and the absolute path of a folder that all nodes share, such as file:///share/rendezvous"
         raise ValueError(msg)
@@ -112,7 +112,7 @@ def init_method(value: str) -> str:
 
 
 def cores(value: str) -> tuple[int, ...]:
-    """Numbers and ranges with commas, as the system and DeepSpeed write them: each number once, in ascending order."""
+    """Return the core numbers of a text such as 0-7,16-23, the form of Linux and DeepSpeed. Each number once, in ascending order."""
     result: list[int] = []
     for part in value.strip().split(","):
         first, dash, last = part.partition("-")
@@ -128,7 +128,7 @@ def cores(value: str) -> tuple[int, ...]:
 
 
 def debug_port(value: str) -> int:
-    """A port, or on for the usual one; 0: off."""
+    """Return a port; DEBUG_PORT for on, 0 for off."""
     try:
         return DEBUG_PORT if flag(value) else 0
     except ValueError:
@@ -145,7 +145,7 @@ def flag(value: str) -> bool:
 
 
 def words(value: str) -> tuple[str, ...]:
-    """Shell words. Raises where a quote is not closed."""
+    """Return shell words. Raise ValueError for a quote that is not closed."""
     try:
         return tuple(shlex.split(text(value)))
     except ValueError as error:
@@ -154,7 +154,7 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def counts(value: str) -> tuple[int, ...]:
-    """One whole number, or several with commas: 8 or 2,3."""
+    """Return one whole number, or several with commas between them: 8 or 2,3."""
     try:
         return tuple(whole(item, 0, MOST_SLOTS) for item in value.split(","))
     except ValueError:
@@ -163,7 +163,7 @@ def counts(value: str) -> tuple[int, ...]:
 
 
 def allocation(value: str) -> tuple[int, int]:
-    """Nodes, and GPUs of each: nodes=4,gpus=8, or nodes=4."""
+    """Return the number of nodes, and of GPUs on each, from nodes=4,gpus=8 or nodes=4."""
     match = re.fullmatch(r"nodes=([0-9]{1,9})(?:,gpus=([0-9]{1,9}))?", value)
     try:
         return whole(match[1] if match else "", 1, MOST_NODES), whole((match and match[2]) or "0", 0, MOST_SLOTS)
@@ -180,11 +180,11 @@ _HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?"
 _ZONE = r"[A-Za-z0-9_.-]{1,64}"  # of an IPv6 address: an interface's name or number
 
 
-_LISTED = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"  # an array; not two IPv6 addresses, each in its brackets
+_LISTED = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"  # an array, but not two IPv6 addresses in brackets
 
 
 def host(value: str) -> str:
-    """A name or an address; brackets around an IPv6 address are dropped."""
+    """Return a host name or an IP address, an IPv6 address without its brackets."""
     name = value.strip()
     if name.startswith("[") and name.endswith("]") and _is_ipv6(name[1:-1]):
         return name[1:-1]
@@ -215,9 +215,9 @@ def _is_ipv6(text: str) -> bool:
         return False
 
 
-@functools.lru_cache(maxsize=8)  # of 10,000 nodes, each of which is planned
+@functools.lru_cache(maxsize=8)  # the plans of 10,000 nodes parse the same list
 def hosts(value: str) -> tuple[str, ...]:
-    """Host names with commas; brackets around all and quotes, as some platforms write arrays, are dropped."""
+    """Return the hosts of a text with commas between them, without the quotes and outer brackets of platforms that write arrays."""
     bare = value.replace('"', "").replace("'", "").strip()
     array = re.fullmatch(_LISTED, bare)
     try:
@@ -229,7 +229,7 @@ def hosts(value: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """port: 0 where none is said."""
+    """Host and port of a process. port: 0 if unknown."""
 
     host: str
     port: int = 0
@@ -239,8 +239,10 @@ _WITH_PORT = r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{1,9}))?"
 
 
 def endpoints(value: str) -> tuple[Endpoint, ...]:
-    """HOST or HOST:PORT with commas; brackets around all and quotes, as platforms write arrays, are dropped. An IPv6 address with a
-    port has brackets of its own. An empty array has none."""
+    """Return the endpoints of a text of HOST or HOST:PORT with commas between them, () for an empty array [].
+
+    Quotes and outer brackets, of platforms that write arrays, are dropped. An IPv6 address with a port has brackets of its own.
+    """
     bare = value.replace('"', "").replace("'", "").strip()
     array = re.fullmatch(_LISTED, bare)
     items = (array[1] if array else bare).split(",")
@@ -254,12 +256,12 @@ def endpoints(value: str) -> tuple[Endpoint, ...]:
 def _endpoint(item: str) -> Endpoint:
     match = re.fullmatch(_WITH_PORT, item)
     if not match:
-        return Endpoint(host(item))  # an IPv6 address alone, or nothing that could be one
+        return Endpoint(host(item))  # an IPv6 address without a port; host() refuses all else
     return Endpoint(host(match[1] or match[2]), port(match[3]) if match[3] else 0)
 
 
 class OneOf:
-    """Parses to one of a few words."""
+    """Parser of one of a few words, in small or capital letters."""
 
     def __init__(self, *legal: str) -> None:
         self.legal = legal

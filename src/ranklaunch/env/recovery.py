@@ -1,4 +1,4 @@
-"""MindSpore's own recovery of faults, of which one part does nothing under ranklaunch."""
+"""MindSpore's own fault recovery, one part of which (ARF) has no effect under ranklaunch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _ARF = r"\bARF\b(?![\"']?\s*:\s*0)"  # in {TTP:1,UCE:1,ARF:1}
 
 
 def problem(text: str) -> str:
-    """Return the warning about ARF, "" without ARF.
+    """Return the warning about ARF in the text of MS_ENABLE_TFT, "" without ARF.
 
-    Source: MindSpore's page on high availability. ARF needs the other ranks alive.
+    ARF needs the other ranks alive. Source: MindSpore's page on high availability.
     """
     if not re.search(_ARF, text):
         return ""
     return (
-        f"{VARIABLE} has ARF, by which the ranks that live wait until a failed one "
-        "is started anew: ranklaunch ends all ranks at the first failure, so ARF does nothing here: "
-        "take it out and let all ranks start anew (RANKLAUNCH_MAX_RESTARTS), or let MindCluster's "
-        "taskd start the ranks in place of ranklaunch"
+        f"{VARIABLE} has ARF, with which live ranks wait for the restart of a failed rank, but "
+        "ranklaunch stops all ranks at the first failure, so ARF has no effect: remove it and let all "
+        "ranks restart (RANKLAUNCH_MAX_RESTARTS), or let MindCluster's taskd start the ranks in place "
+        "of ranklaunch"
     )

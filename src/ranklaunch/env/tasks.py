@@ -1,6 +1,6 @@
-"""Jobs with different tasks in their containers, as in TensorFlow: ps hold the variables, workers train on them.
+"""Jobs of parameter servers (ps) and workers, as in TensorFlow: ps hold the variables, workers train on them.
 
-The job's nodes are the workers, then the ps. A platform's knowledge of them is put together here.
+The job's nodes are the workers, then the ps.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ranklaunch.env.parse import Endpoint
 from ranklaunch.env.reader import Reader, Variable
 
 PS, WORKER = "ps", "worker"
-STAND_IN = Endpoint("localhost")  # where a list is malformed, which is said already
+STAND_IN = Endpoint("localhost")  # in place of a malformed list, which is reported already
 
 TASK = Variable(
-    "task", ("RANKLAUNCH_TASK",), parse.text, WORKER, "what this container does, where those of a job differ: ps or worker",
+    "task", ("RANKLAUNCH_TASK",), parse.text, WORKER, "task of this container in a job of ps and workers: ps or worker",
     option="--task",
 )  # fmt: skip
 PS_HOSTS: Variable[tuple[Endpoint, ...]] = Variable(
     "ps_hosts", ("RANKLAUNCH_PS_HOSTS",), parse.endpoints, (),
-    "HOST or HOST:PORT of each parameter server (ps), in index order; given: the job has ps and workers", option="--ps-hosts",
+    "HOST or HOST:PORT of each parameter server (ps), in index order; if set, the job has ps and workers", option="--ps-hosts",
 )  # fmt: skip
 WORKER_HOSTS: Variable[tuple[Endpoint, ...]] = Variable(
     "worker_hosts", ("RANKLAUNCH_WORKER_HOSTS",), parse.endpoints, (), "HOST or HOST:PORT of each worker, beside the ps",
@@ -33,7 +33,7 @@ WORKER_HOSTS: Variable[tuple[Endpoint, ...]] = Variable(
 )  # fmt: skip
 CONFIG = Variable(
     "tf_config", ("TF_CONFIG",), parse.text, "",
-    "cluster and task by Volcano's tensorflow plugin or Kubeflow; read where nothing else tells of ps", "platform",
+    "cluster and task, by Volcano's tensorflow plugin or Kubeflow; read if no other variable names ps", "platform",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (TASK, PS_HOSTS, WORKER_HOSTS, CONFIG)
@@ -41,7 +41,7 @@ VARIABLES: tuple[Variable[object], ...] = (TASK, PS_HOSTS, WORKER_HOSTS, CONFIG)
 
 @dataclass(frozen=True)
 class Tasks:
-    """task, index: of this container."""
+    """Workers and ps of a job. task, index: of this container; the index counts within the task."""
 
     workers: tuple[Endpoint, ...]
     ps: tuple[Endpoint, ...]
@@ -58,7 +58,7 @@ class Tasks:
 
     @property
     def size(self) -> int:
-        """Containers of this one's task."""
+        """Number of containers with this container's task."""
         return len(self.ps if self.task == PS else self.workers)
 
     @property
@@ -66,32 +66,32 @@ class Tasks:
         return self.index + (len(self.workers) if self.task == PS else 0)
 
     def slots(self, of_workers: Sequence[int]) -> tuple[int, ...]:
-        """Devices of each node: a ps has none."""
+        """Return the devices of each node; a ps has none."""
         return (*of_workers, *(0,) * len(self.ps))
 
     def placed(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """The nodes with their tasks and ports."""
+        """Return the nodes with their tasks and ports."""
         names = [(WORKER, i) for i in range(len(self.workers))] + [(PS, i) for i in range(len(self.ps))]
-        places = zip(nodes, names, self.endpoints)
-        return tuple(node._replace(task=task, task_index=i, port=endpoint.port) for node, (task, i), endpoint in places)
+        rows = zip(nodes, names, self.endpoints)
+        return tuple(node._replace(task=task, task_index=i, port=endpoint.port) for node, (task, i), endpoint in rows)
 
 
 def has_hosts(reader: Reader, hosts: Variable[tuple[Endpoint, ...]]) -> bool:
-    """Return True for a list of hosts, also a malformed one. An empty array is none."""
+    """Return True if a list of hosts is set, also a malformed one. An empty array [] counts as unset."""
     return any(candidate.value.strip("[] \t") for candidate in reader.candidates(hosts)[:1])
 
 
 def own_task(reader: Reader, variable: Variable[str]) -> str:
-    """ps or worker: another task is a problem where there are ps."""
+    """Return ps or worker. Another task is a problem: the job has ps."""
     task = reader.get(variable).strip()
     if task not in (PS, WORKER):
-        reader.problem(f"{reader.described(variable)}: expected ps or worker, since hosts of ps are given")
+        reader.problem(f"{reader.described(variable)}: expected ps or worker, since hosts of ps are set")
         return WORKER
     return task
 
 
 def refuse_duplicates(reader: Reader, workers_and_ps: Tasks) -> None:
-    """Two that listen at one address: one of the lists is another job's, or another task's."""
+    """Refuse two tasks that would listen at one address: one of the lists is another job's, or another task's."""
     for endpoint, count in Counter(workers_and_ps.endpoints).items():
         if count > 1 and endpoint != STAND_IN:
             address = f"{endpoint.host}:{endpoint.port}" if endpoint.port else endpoint.host
@@ -102,8 +102,10 @@ def refuse_duplicates(reader: Reader, workers_and_ps: Tasks) -> None:
 
 
 def by_config(reader: Reader, task: Variable[str], index: Variable[int]) -> Tasks | None:
-    """What an inherited TF_CONFIG says, where its cluster is of ps and workers; None for any other, which is the program's own matter.
-    task and index come first where they are given."""
+    """Return the tasks of TF_CONFIG if its cluster has ps and workers alone; None for another cluster, which only the program reads.
+
+    task, index: variables that override TF_CONFIG's task and index if they are set.
+    """
     if not reader.is_set(CONFIG):
         return None
     try:
@@ -127,8 +129,8 @@ def by_config(reader: Reader, task: Variable[str], index: Variable[int]) -> Task
 
 def _from_config(config: Any) -> Tasks | None:
     """Return the tasks of a TF_CONFIG, None for a cluster without ps or with other tasks."""
-    cluster, own = config["cluster"], config["task"]
+    cluster, this_task = config["cluster"], config["task"]
     if not cluster.get(PS) or cluster.keys() - {PS, WORKER}:
         return None
     workers, ps = (tuple(e for item in cluster.get(name, ()) for e in parse.endpoints(item)) for name in (WORKER, PS))
-    return Tasks(workers, ps, str(own["type"]), parse.count(str(own["index"])))
+    return Tasks(workers, ps, str(this_task["type"]), parse.count(str(this_task["index"])))

@@ -1,5 +1,4 @@
-"""Settings of the command tune. Most have a key in the section "autotuning" of the user's DeepSpeed
-configuration too."""
+"""Variables of the command tune. Most of them are also keys in the section "autotuning" of the user's DeepSpeed configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def size(value: str) -> int:
-    """Parse bytes, as 34359738368, 512m, 32g or 32GiB. Raises ValueError."""
+    """Return the bytes of 34359738368, 512m, 32g or 32GiB. Raises ValueError."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(?:i?b)?", value.strip().lower())
     if not match or not float(match[1]):
         msg = "expected bytes, as 34359738368 or 32g"
@@ -20,36 +19,36 @@ def size(value: str) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
-_BY_FILE = "what the configuration's autotuning section says, else"
+_BY_FILE = "the value in the configuration's autotuning section, else"
 
 TUNER = Variable(
-    "tune_tuner", ("RANKLAUNCH_TUNER",), parse.OneOf("gridsearch", "random", "model_based"), "", "what chooses the next trial: "
+    "tune_tuner", ("RANKLAUNCH_TUNER",), parse.OneOf("gridsearch", "random", "model_based"), "", "method that chooses the next trial: "
     "gridsearch, random or model_based", option="--tuner", default_text=f"{_BY_FILE} gridsearch",
 )  # fmt: skip
 METRIC = Variable(
-    "tune_metric", ("RANKLAUNCH_METRIC",), parse.OneOf("throughput", "latency", "flops"), "", "what is to be best: throughput, "
+    "tune_metric", ("RANKLAUNCH_METRIC",), parse.OneOf("throughput", "latency", "flops"), "", "metric to optimise: throughput, "
     "latency or flops", option="--metric", default_text=f"{_BY_FILE} throughput",
 )  # fmt: skip
 MAX_TRIALS = Variable(
-    "tune_max_trials", ("RANKLAUNCH_MAX_TRIALS",), parse.positive, 0, "trials at most", option="--max-trials",
+    "tune_max_trials", ("RANKLAUNCH_MAX_TRIALS",), parse.positive, 0, "maximum number of trials", option="--max-trials",
     default_text=f"{_BY_FILE} 50",
 )  # fmt: skip
 EARLY_STOP = Variable(
-    "tune_early_stop", ("RANKLAUNCH_EARLY_STOP",), parse.count, 0, "trials in a row without a better one, after which the search "
-    "ends; 0: it never does", option="--early-stop", default_text=f"{_BY_FILE} 5",
+    "tune_early_stop", ("RANKLAUNCH_EARLY_STOP",), parse.count, 0, "the search ends after this many trials in a row without "
+    "a better one; 0: never", option="--early-stop", default_text=f"{_BY_FILE} 5",
 )  # fmt: skip
 START_STEP = Variable(
-    "tune_start_profile_step", ("RANKLAUNCH_START_PROFILE_STEP",), parse.count, 0, "steps of the optimizer before the first that "
-    "is measured", option="--start-profile-step", default_text=f"{_BY_FILE} 3",
+    "tune_start_profile_step", ("RANKLAUNCH_START_PROFILE_STEP",), parse.count, 0, "steps of the optimizer before the first "
+    "measured one", option="--start-profile-step", default_text=f"{_BY_FILE} 3",
 )  # fmt: skip
 END_STEP = Variable(
-    "tune_end_profile_step", ("RANKLAUNCH_END_PROFILE_STEP",), parse.positive, 0, "the last step that is measured, with which an "
-    "experiment ends", option="--end-profile-step", default_text=f"{_BY_FILE} ten more than the start",
+    "tune_end_profile_step", ("RANKLAUNCH_END_PROFILE_STEP",), parse.positive, 0, "last measured step, with which an experiment "
+    "ends", option="--end-profile-step", default_text=f"{_BY_FILE} ten more than the start",
 )  # fmt: skip
 ARG_MAPPINGS = Variable(
     "tune_arg_mappings", ("RANKLAUNCH_ARG_MAPPINGS",), parse.text, "", "options of the program that repeat a key of the "
     'configuration, as {"train_micro_batch_size_per_gpu": "--batch-size"}', option="--arg-mappings",
-    default_text=f"{_BY_FILE} those of Hugging Face's Trainer that the program is given",
+    default_text=f"{_BY_FILE} the options of Hugging Face's Trainer on the program's command line",
 )  # fmt: skip
 DS_CONFIG = Variable(
     "tune_ds_config", ("RANKLAUNCH_DS_CONFIG",), parse.text, "", "the user's DeepSpeed configuration", option="--ds-config",
@@ -57,22 +56,22 @@ DS_CONFIG = Variable(
 )  # fmt: skip
 TIMEOUT_S = Variable(
     "tune_experiment_timeout", ("RANKLAUNCH_EXPERIMENT_TIMEOUT",), parse.seconds_from(1), 600.0, "seconds after which an "
-    "experiment counts as hung, and is ended", option="--experiment-timeout",
+    "experiment counts as hung, and is stopped", option="--experiment-timeout",
 )  # fmt: skip
 EXPS_DIR = Variable(
-    "tune_exps_dir", ("RANKLAUNCH_EXPS_DIR",), parse.text, "", "folder of the experiments, by which a search goes on after a "
-    "stop: keep it where the container's end does not remove it", option="--exps-dir", default_text="tune/exps in the log directory",
+    "tune_exps_dir", ("RANKLAUNCH_EXPS_DIR",), parse.text, "", "folder of the experiments, from which a stopped search "
+    "continues: choose one that outlives the container", option="--exps-dir", default_text="tune/exps in the log directory",
 )  # fmt: skip
 RESULTS = Variable(
-    "tune_results", ("RANKLAUNCH_RESULTS",), parse.text, "", "folder of what the search has found, on node 0", option="--results",
+    "tune_results", ("RANKLAUNCH_RESULTS",), parse.text, "", "folder of the search's results, on node 0", option="--results",
     default_text="tune in the log directory",
 )  # fmt: skip
 MEMORY = Variable(
-    "tune_memory", ("RANKLAUNCH_MEMORY",), size, 0, "memory of each device, as 32g; what cannot fit is not tried", option="--memory",
-    default_text="what nvidia-smi or npu-smi says; on CPUs the container's, divided by its slots",
+    "tune_memory", ("RANKLAUNCH_MEMORY",), size, 0, "memory of each device, as 32g; a configuration that cannot fit is not tried",
+    option="--memory", default_text="as nvidia-smi or npu-smi shows; on CPUs the container's memory divided by its slots",
 )  # fmt: skip
 EXP_NODES = Variable(
-    "tune_exp_nodes", ("RANKLAUNCH_EXP_NODES",), parse.positive, 0, "nodes of each experiment: with fewer than the job has, "
+    "tune_exp_nodes", ("RANKLAUNCH_EXP_NODES",), parse.positive, 0, "nodes of each experiment; if fewer than the job's, "
     "experiments run side by side", option="--exp-nodes", default_text="all of the job's",
 )  # fmt: skip
 EXP_SLOTS = Variable(
@@ -80,14 +79,15 @@ EXP_SLOTS = Variable(
     default_text="the slots of the node that has the fewest",
 )  # fmt: skip
 SEED = Variable(
-    "tune_seed", ("RANKLAUNCH_SEED",), parse.count, 0, "of the tuners random and model_based: one seed, one order", option="--seed",
+    "tune_seed", ("RANKLAUNCH_SEED",), parse.count, 0, "seed of the tuners random and model_based: the same seed gives the same order",
+    option="--seed",
 )  # fmt: skip
 RUN = Variable(
     "tune_run", ("RANKLAUNCH_RUN",), parse.flag, False, "start the program with the best configuration as soon as it is known",
     option="--run", is_switch=True,
 )  # fmt: skip
 DRY_RUN = Variable(
-    "tune_dry_run", ("RANKLAUNCH_DRY_RUN",), parse.flag, False, "show what would be tried, what is left out and why; start nothing",
+    "tune_dry_run", ("RANKLAUNCH_DRY_RUN",), parse.flag, False, "show the trials, and the configurations left out and why; start nothing",
     option="--dry-run", is_switch=True,
 )  # fmt: skip
 
