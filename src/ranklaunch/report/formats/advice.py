@@ -55,7 +55,7 @@ def _read(report: Report) -> Iterator[Step]:
     culprit = report.culprit
     if culprit and _wrote_nothing(culprit, report):
         exits = f"look in the program for an exit with code {culprit.exit_code}, and " if culprit.exit_code and not culprit.signal else ""
-        yield Step(f"No output of {words.who(culprit)}: {exits}read the last lines of all ranks:", _logs(report))
+        yield Step(f"No output of {words.process_name(culprit)}: {exits}read the last lines of all ranks:", _logs(report))
     elif culprit and culprit.log:
         path = os.path.join(report.folder, culprit.log)
         read = path if culprit.rank is None else _logs(report, [culprit.rank])
