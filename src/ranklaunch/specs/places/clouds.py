@@ -1,4 +1,4 @@
-"""Tasks of SkyPilot and dstack, a job definition of AWS Batch, a command job of Azure ML: on each, every node starts the same command."""
+"""Tasks of SkyPilot and dstack, job definitions of AWS Batch, command jobs of Azure ML. Every node starts the same command."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places.quantities import GIBI, MEBI, in_units
 
 Body = dict[str, Any]
-MOST_RULES = 5  # of AWS Batch's evaluateOnExit
+MOST_RULES = 5  # AWS Batch's limit for evaluateOnExit
 LEAST_S_OF_AWS = 60
 
 
 def line(spec: JobSpec, cd: bool = False) -> str:
-    """For a shell. exec: signals come to ranklaunch, not to a shell that does not pass them on."""
+    """Return the command line for a shell. With exec, signals reach ranklaunch instead of a shell that does not pass them on.
+
+    cd: change to workingDir first.
+    """
     words = shlex.join(common.command(spec))
     return f"cd -- {shlex.quote(spec.working_dir)} && exec {words}" if cd and spec.working_dir else f"exec {words}"
 
@@ -56,7 +59,7 @@ def dstack(spec: JobSpec) -> Body:
         "name": spec.name,
         "nodes": spec.nodes,
         "image": common.image(spec),
-        "env": {**_env(spec), **secrets},  # a list takes no line breaks
+        "env": {**_env(spec), **secrets},  # as a map: values of a list cannot have line breaks
         "commands": [line(spec)],
         **common.non_empty(
             working_dir=spec.working_dir,
@@ -69,7 +72,7 @@ def dstack(spec: JobSpec) -> Body:
 
 
 def aws_batch(spec: JobSpec) -> Body:
-    """For `aws batch register-job-definition --cli-input-json`."""
+    """Return the input of `aws batch register-job-definition --cli-input-json`."""
     own = spec.cloud
     container = {
         "image": common.image(spec),
@@ -117,7 +120,7 @@ def _retries(spec: JobSpec) -> Body | None:
 
 
 def azureml(spec: JobSpec) -> Body:
-    """One process of each instance is ranklaunch, which starts the ranks."""
+    """Return a command job with one process of each instance: ranklaunch, which starts the ranks."""
     own = spec.cloud
     several = {"type": "pytorch", "process_count_per_instance": 1} if spec.nodes > 1 else None
     deadline = spec.lifecycle.deadline_seconds
@@ -144,9 +147,9 @@ def _env(spec: JobSpec) -> dict[str, str]:
 BODIES = {"sky": sky, "dstack": dstack, "aws_batch": aws_batch, "azureml": azureml}
 
 
-# What is wrong
+# Problems
 
-# By what a place replaces a text in what it is given; it has no way of writing such a text as it is.
+# Beginning of the texts that a platform replaces, and True if it replaces them in the environment too. No platform can escape them.
 REPLACED = {"dstack": ("${{", True), "aws_batch": ("Ref::", False), "azureml": ("${{", True), "flux": ("{{", True)}
 
 
@@ -158,7 +161,7 @@ def problems(spec: JobSpec) -> Iterator[str]:
 
 
 def replaced(spec: JobSpec) -> Iterator[str]:
-    """Of the program, and where the place does so of the environment."""
+    """Refuse texts of the program, and of the environment, that the platform would replace."""
     sign, in_env = REPLACED.get(spec.engine, ("", False))
     program = [("script", spec.script), *(("args", word) for word in spec.args), ("workingDir", spec.working_dir)]
     others = [(f"env.{name}", text) for name, text in sorted(spec.env.items())] if in_env else []
@@ -193,9 +196,9 @@ def _aws_batch(spec: JobSpec) -> Iterator[str]:
         yield f"restart.noRetryExitCodes: {len(spec.restart.no_retry_exit_codes)} codes, expected at most {MOST_RULES - 1} with aws_batch"
 
 
-def _nothing_more(spec: JobSpec) -> Iterator[str]:
+def _azureml(spec: JobSpec) -> Iterator[str]:
     for name in sorted(spec.cloud.secrets):
         yield f"cloud.secrets.{name}: azureml has no secrets in jobs; let the program read a key vault, or a file of an input"
 
 
-OF_EACH = {"sky": _sky, "dstack": _dstack, "aws_batch": _aws_batch, "azureml": _nothing_more}
+OF_EACH = {"sky": _sky, "dstack": _dstack, "aws_batch": _aws_batch, "azureml": _azureml}
