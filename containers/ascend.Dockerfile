@@ -2,9 +2,9 @@
 #
 #     docker build -f containers/ascend.Dockerfile -t train:ascend containers
 #
-# BASE is yours to choose: the image that has your program's packages, for your chip and your driver's CANN. This one has CANN and Python
-# alone, for aarch64 and x86_64. The driver is the host's; Ascend's container runtime, or mounts, bring it in. In images of openEuler, dnf
-# takes apt-get's place, and openssh-clients that of openssh-client.
+# Choose as BASE the image with your program's packages, for your chip and your driver's CANN. The default has only CANN and Python, for
+# aarch64 and x86_64. The driver is the host's; Ascend's container runtime, or mounts, bring it in. In images of openEuler, use dnf instead
+# of apt-get, and openssh-clients instead of openssh-client.
 ARG BASE=ascendai/cann:8.5.0-910b-ubuntu22.04-py3.11
 FROM ${BASE}
 
@@ -25,7 +25,7 @@ RUN apt-get update \
 RUN if taken=$(getent passwd 1000); then userdel "${taken%%:*}"; fi \
  && useradd --create-home --home-dir /home/ma-user --shell /bin/bash --uid 1000 --gid 100 --password '*' ma-user
 
-# The files of the NPUs belong to the group of the host's HwHiAiUser. Its gid is 1000 unless the driver was installed with another.
+# The NPUs' device files belong to the group of the host's HwHiAiUser. Its gid is 1000, unless the driver was installed with another group.
 RUN { getent group 1000 >/dev/null || groupadd --gid 1000 HwHiAiUser; } \
  && usermod --append --groups 1000 ma-user
 

@@ -2,7 +2,7 @@
 #
 #     docker build -f containers/cpu.Dockerfile -t train:cpu containers
 #
-# BASE is yours to choose: the image that has your program's packages. This one has Python alone, for x86_64 and aarch64.
+# Choose as BASE the image with your program's packages. The default has only Python, for x86_64 and aarch64.
 ARG BASE=python:3.11-slim
 FROM ${BASE}
 

@@ -2,8 +2,8 @@
 #
 #     docker build -f containers/gpu.Dockerfile -t train:gpu containers
 #
-# BASE is yours to choose: the image that has your program's packages, such as one of pytorch/pytorch (x86_64). This one has CUDA and cuDNN
-# alone, for x86_64 and aarch64. The driver is the host's; NVIDIA's container runtime brings it in.
+# Choose as BASE the image with your program's packages, such as one of pytorch/pytorch (x86_64). The default has only CUDA and cuDNN, for
+# x86_64 and aarch64. The driver is the host's; NVIDIA's container runtime brings it in.
 ARG BASE=nvidia/cuda:12.8.0-cudnn-runtime-ubuntu22.04
 FROM ${BASE}
 
@@ -15,7 +15,8 @@ USER root
 
 # sshd and ssh: for method mpirun, and for deepspeed where its runner is asked for. Nothing starts sshd but ranklaunch, for a job, with keys
 # and settings of that job's own. So no host key stays: whoever had the image would have it. numactl: for binding ranks to memory; optional.
-# python3-venv: Ubuntu's Python, where BASE has none or one that lacks venv. If your program has its own, that one stays first on PATH.
+# python3-venv: Ubuntu's Python, in case BASE has no Python, or one without venv. Your program's own Python, if there is one, stays first on
+# PATH.
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends openssh-client openssh-server numactl python3-venv \
  && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*

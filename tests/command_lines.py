@@ -49,8 +49,16 @@ ROWS: list[tuple[str, int, str]] = [
         2,
         "option --nodes='x': expected a whole number from 1 to 1000000 (number of nodes; set by the command line)\n",
     ),
-    ("plan --job-name -m train.py", 2, "option --job-name: expected a value, and found '-m': write --job-name=-m if that is one\nUSAGE\n"),
-    ("plan --job-name -- train.py", 2, "option --job-name: expected a value, and found '--': write --job-name=-- if that is one\nUSAGE\n"),
+    (
+        "plan --job-name -m train.py",
+        2,
+        "option --job-name: expected a value, found '-m': write --job-name=-m if that is the value\nUSAGE\n",
+    ),
+    (
+        "plan --job-name -- train.py",
+        2,
+        "option --job-name: expected a value, found '--': write --job-name=-- if that is the value\nUSAGE\n",
+    ),
     ("plan --job-name '--two words' --method=plain train.py", 0, "plain job_name='--two words' method='plain' : python -u train.py\n"),
     ("plan --job-name=--odd --method=plain train.py", 0, "plain job_name='--odd' method='plain' : python -u train.py\n"),
     ("plan --method=plain --slurm nodes=1,gpus=2 train.py", 0, "plain method='plain' : python -u train.py\n"),
@@ -65,7 +73,7 @@ ROWS: list[tuple[str, int, str]] = [
     (
         "plan --method --slots 2 train.py",
         2,
-        "option --method: expected a value, and found '--slots': write --method=--slots if that is one\nUSAGE\n",
+        "option --method: expected a value, found '--slots': write --method=--slots if that is the value\nUSAGE\n",
     ),
     ("plan --methd plain train.py", 2, "unknown option '--methd', did you mean '--method'?\nUSAGE\n"),
     ("plan --meth=plain train.py", 2, "unknown option '--meth=plain', did you mean '--method'?\nUSAGE\n"),
@@ -73,7 +81,7 @@ ROWS: list[tuple[str, int, str]] = [
     ("plan --nproc_per_node 2 train.py", 2, "unknown option '--nproc_per_node', did you mean '--slots'?\nUSAGE\n"),
     ("plan --world-size=2 train.py", 2, "unknown option '--world-size=2'\nUSAGE\n"),
     ("plan --spec nosuch.json", 2, "--spec nosuch.json: No such file or directory\n"),
-    ("plan --spec job.json -- train.py --lr 1", 2, "--spec has a program of its own: leave out train.py --lr 1\nUSAGE\n"),
+    ("plan --spec job.json -- train.py --lr 1", 2, "--spec names a job with its own program: leave out train.py --lr 1\nUSAGE\n"),
     ("plan --spec", 2, "option --spec: expected a value\nUSAGE\n"),
     ("plan -n 2 train.py", 2, "unknown option '-n'\nUSAGE\n"),
     ("plan -h", 0, "USAGE\n"),
@@ -82,9 +90,9 @@ ROWS: list[tuple[str, int, str]] = [
     (
         "plan -- --help",
         2,
-        "PROGRAM '--help' begins with a dash: launchers would take it for an option of theirs; ./--help is a file of that name\n",
+        "PROGRAM '--help' begins with a dash: launchers would take it for an option; for a file of this name write ./--help\n",
     ),
-    ("plan - x", 2, "PROGRAM '-' begins with a dash: launchers would take it for an option of theirs; ./- is a file of that name\n"),
+    ("plan - x", 2, "PROGRAM '-' begins with a dash: launchers would take it for an option; for a file of this name write ./-\n"),
     (
         "plan --debugpy 5 --method=spawn train.py",
         0,
@@ -141,7 +149,7 @@ ROWS: list[tuple[str, int, str]] = [
     ("layout --world-size=8 --tp=3", 78, "8 ranks cannot be divided by tp 3 x pp 1 x cp 1 = 3\n"),
     ("layout --world-size 8 --tp 2 --tp 4 --format=json x", 2, "'x': expected options alone\nUSAGE\n"),
     ("layout --tp=2", 2, "no --world-size given\nUSAGE\n"),
-    ("layout --first-stage-layers 2 --world-size 8", 2, "--first-stage-layers says how layers are divided: give --num-layers too\nUSAGE\n"),
+    ("layout --first-stage-layers 2 --world-size 8", 2, "--first-stage-layers divides layers: give --num-layers too\nUSAGE\n"),
     ("layout --worldsize=8", 2, "unknown option '--worldsize=8', did you mean '--world-size'?\nUSAGE\n"),
     ("layout --world-size=8 --format=pdf", 2, "--format pdf: expected text, json, svg\nUSAGE\n"),
     (
@@ -178,7 +186,7 @@ ROWS: list[tuple[str, int, str]] = [
     (
         "spec slurm --name=a --nodes=x --cpu -- train.py",
         2,
-        "option --cpu: expected a value, and found '--': write --cpu=-- if that is one\nUSAGE\n",
+        "option --cpu: expected a value, found '--': write --cpu=-- if that is the value\nUSAGE\n",
     ),
     ("spec slurm --nname=a train.py", 2, "unknown option '--nname=a', did you mean '--name'?\nUSAGE\n"),
     ("spec slurm --gpus=8 train.py", 2, "unknown option '--gpus=8'; here it is --devices\nUSAGE\n"),

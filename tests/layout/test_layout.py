@@ -72,7 +72,7 @@ def test_what_is_doubtful_is_said(capsys: pytest.CaptureFixture[str], argv: list
         (["--world-size", "16", "--pp", "4", "--num-layers", "32", "--first-stage-layers", "33"], "33 of them"),
         (["--world-size", "16", "--num-layers", "32", "--virtual-stages", "2"], "more than one stage"),
         (["--world-size", "16", "--slots", "8,4"], "make 12 ranks, not 16"),
-        (["--world-size", "16", "--slots", "5"], "16 ranks are not whole nodes"),
+        (["--world-size", "16", "--slots", "5"], "16 ranks do not fill whole nodes"),
     ],
 )
 def test_what_cannot_be_is_refused(argv: list[str], words: str) -> None:

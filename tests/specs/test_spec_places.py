@@ -78,7 +78,11 @@ REFUSED = {
     "a secret in clear": ("sky", ("--set", 'cloud.secrets={"A": "hunter2"}'), "cloud.secrets.A: expected an empty text with sky"),
     "twice a variable": ("sky", ("--env", "A=1", "--set", 'cloud.secrets={"A": ""}'), "cloud.secrets.A: there is a variable of this name"),
     "restarts that are not counted": ("dstack", ("--max-restarts", "2"), "restart.maxRestarts: dstack retries a task for a duration"),
-    "restarts of a batch system": ("pbs", ("--max-restarts", "2"), "restart.maxRestarts: the batch system restarts a job only after lost hosts"),
+    "restarts of a batch system": (
+        "pbs",
+        ("--max-restarts", "2"),
+        "restart.maxRestarts: the batch system restarts a job only after lost hosts",
+    ),
     "a queue of Kubernetes": ("lsf", ("--queue", "gpu"), "scheduling.queue: use batch.queue"),
     "an image on a host": ("flux", ("--image", "t:1"), "image.repository: the program runs on the hosts themselves"),
     "slots twice": ("lsf", ("--set", 'batch.directives=["-n 4"]'), "batch.directives: '-n 4': the script has -n already, by nodes"),

@@ -148,7 +148,7 @@ DisruptionTarget TerminationTarget
 {{- else if and $beside (contains ":" (splitList "/" $image.repository | last)) }}
 - {{ printf "image.repository: %s: it has a tag, and %s: leave one of the two out" $image.repository $beside | toJson }}
 {{- else if regexMatch "[A-Z]" (regexReplaceAll "^(?:localhost|[^/]*[.:][^/]*)/" $image.repository "") }}
-- {{ printf "image.repository: %s: expected small letters behind the registry's name" $image.repository | toJson }}
+- {{ printf "image.repository: %s: expected small letters after the registry's name" $image.repository | toJson }}
 {{- end }}
 {{- range .security.capabilities }}
 {{- if hasPrefix "CAP_" . }}

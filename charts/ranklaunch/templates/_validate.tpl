@@ -81,7 +81,7 @@
 - "script: expected one of script and module"
 {{- end }}
 {{- if hasPrefix "-" .Values.script }}
-- {{ printf "script: %s begins with a dash; ./%s is a file of that name" .Values.script .Values.script | toJson }}
+- {{ printf "script: %s begins with a dash; for a file of this name write ./%s" .Values.script .Values.script | toJson }}
 {{- end }}
 {{- $first := `^(\S+\.(py|sh)|python[0-9.]*|bash|sh|torchrun|accelerate|deepspeed|mpirun|msrun)\s+\S` }}
 {{- if regexMatch (printf `%s|\s--?[A-Za-z]` $first) .Values.script }}
