@@ -120,7 +120,7 @@ def test_of_standard_input() -> None:
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:
-    for path, what in ((tmp_path / "none", "No such file or directory"), (tmp_path, "a folder, not a log: ranklaunch report ")):
+    for path, what in ((tmp_path / "none", "No such file or directory"), (tmp_path, "a folder, not a log: see `ranklaunch report ")):
         said = helpers.call("explain", str(path))
         assert (said.code, said.out) == (78, "")
         assert what in said.err

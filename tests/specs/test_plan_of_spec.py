@@ -244,7 +244,7 @@ WRONG = {
     "an open quote": (put(COMMAND, "ranklaunch run 'x"), "No closing quotation"),
     "a variable of the image": (
         put(COMMAND, "ranklaunch run $CODE/x.py"),
-        "is not set by the body; --env-file FILE",
+        "is not set by the body; give the image's variables by --env-file FILE",
     ),
     "working folder": (
         put("algorithm.working_dir", "x"),

@@ -32,7 +32,7 @@ YAML = [
     ("env: &v {A: *v}\n", "env.A: the value that begins in line 1 contains itself"),
     ("scheduling: &s\n  affinity: {podAffinity: [*s]}\n", "scheduling.affinity.podAffinity.0: the value that begins in line 1"),
     ("env: &v {<<: *v, A: x}\n", "env.<<: the value that begins in line 1 contains itself"),
-    (BOMB, "volumes.0.a6: more than 100000 values, once aliases"),
+    (BOMB, "volumes.0.a6: more than 100000 values, with every alias expanded"),
     (f"args: [{'x,' * 100_001}]\n", "more than 100000 values\n"),
     ("nodes: 2\nname: x\nnodes: 4\n", "nodes: given twice, in lines 1 and 3"),
     ("env:\n  A: x\n  'A': y\n", "env.A: given twice, in lines 2 and 3"),

@@ -183,7 +183,7 @@ def test_an_image_in_one_text_is_refused_with_its_map(tmp_path: Path) -> None:
 
 
 RETRIES = "restart.maxRestarts=2: ModelArts starts the job anew after a fault that it detects"
-HANGS = "modelarts.hangRetry: ModelArts may take what ranklaunch reads and writes for life"
+HANGS = "modelarts.hangRetry: ModelArts may take ranklaunch's own reads and writes for a sign of life"
 ALWAYS = ("--set", "modelarts.unconditionalRetry=true")
 WARNED = {
     "retries": (("--max-restarts", "2"), RETRIES),

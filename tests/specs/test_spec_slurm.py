@@ -108,7 +108,7 @@ def test_folders_of_the_node_are_mounted() -> None:
 
 @helpers.for_each(
     [
-        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath, which alone"),
+        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath; no other volume"),
         ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': slurm does not create it"),
         ({"name": ["d"], "hostPath": {"path": "/d"}}, {}, "volumes: ['d']: expected a name and a hostPath"),
         ({"hostPath": {"path": "/d"}}, {"name": {}, "subPath": 5, "readOnly": "yes"}, "volumeMounts: {}: expected a relative subPath"),
@@ -259,7 +259,7 @@ def test_time_signal_and_requeue_go_together() -> None:
 @pytest.mark.parametrize(
     ("options", "values", "said"),
     [
-        (("--max-restarts", "1", "--deadline-s", "3600"), {}, "slurm.time, for each start, goes with restart.maxRestarts"),
+        (("--max-restarts", "1", "--deadline-s", "3600"), {}, "with restart.maxRestarts set slurm.time, the limit of each start"),
         (("--deadline-s", "3600"), {"time": "60"}, "slurm.time='60': expected one of the two"),
         ((), {"time": "2h"}, "slurm.time='2h': expected minutes, hours:minutes:seconds or days-hours"),
         ((), {"time": "2"}, "slurm.time=2: expected more than 120 seconds"),

@@ -24,7 +24,8 @@ def hint(program: Program) -> str:
         return f"{', '.join(misplaced)} after {program.path} {verb} to that program: put options of ranklaunch before it"
     # A module or another executable may be a launcher, to which torchrun's options belong.
     words = (word.partition("=")[0] for word in program.args if program.is_python and not program.module)
-    of_torchrun = next((word for word in words if word.replace("-", "_") in _TORCHRUNS), "")
-    if not of_torchrun:
+    launcher_option = next((word for word in words if word.replace("-", "_") in _TORCHRUNS), "")
+    if not launcher_option:
         return ""
-    return f"{of_torchrun} after {program.path} is passed to that program: put {elsewhere(of_torchrun)}, ranklaunch's option, before it"
+    own_option = elsewhere(launcher_option)
+    return f"{launcher_option} after {program.path} is passed to that program: put {own_option}, ranklaunch's option, before it"
