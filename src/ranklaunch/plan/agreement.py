@@ -20,7 +20,7 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.redact import redact
 
 ARGUMENTS = "arguments"
-PROGRAM = "program"  # whose arguments are its own, where nodes may have different ones
+PROGRAM = "program"  # in `allowed`: nodes may have different programs, and so different arguments
 ALL = "all"  # in `allowed`: all facts may differ, except facts.FIXED
 MOST_ARGUMENTS = 8192  # characters; the rest is compared by a digest
 _COMMUNICATION = re.compile(r"(?:NCCL|HCCL|GLOO|TORCH)_\w+")

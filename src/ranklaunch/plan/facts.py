@@ -33,8 +33,9 @@ LONGEST = 200  # characters of a fact; a longer fact is compared by its digest
 def refuse_allowed(reader: Reader, fixed: list[str]) -> None:
     """Report a problem for facts that the user allows to differ although the ranks then cannot meet. fixed: their names."""
     if fixed:
-        hint = f"; for nodes of different sizes, set {settings.SLOTS.both} to a list, such as 2,1, on every node"
-        hint = hint if {"slots", "world_size"} & {*fixed} else ""
+        hint = ""
+        if {"slots", "world_size"} & {*fixed}:
+            hint = f"; for nodes of different sizes, set {settings.SLOTS.both} to a list, such as 2,1, on every node"
         reader.problem(f"{reader.described(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
 
 

@@ -104,7 +104,7 @@ def _of_yaml(text: str, yaml: Any) -> Any:
 def _loader(yaml: Any) -> Any:
     """Return PyYAML's safe loader with the types of Helm."""
     safe = yaml.SafeLoader
-    resolvers = {first: [each for each in resolvers if each[0] in KEPT] for first, resolvers in safe.yaml_implicit_resolvers.items()}
+    resolvers = {first: [each for each in pairs if each[0] in KEPT] for first, pairs in safe.yaml_implicit_resolvers.items()}
     bools = {**safe.bool_values, "y": True, "n": False}
     loader: Any = type("Loader", (safe,), {"yaml_implicit_resolvers": resolvers, "bool_values": bools})
     for tag, pattern, first in PLAIN:
