@@ -119,7 +119,7 @@ def test_removes_nothing_but_an_earlier_ranklaunch(tmp_path: Path) -> None:
     assert "it has other files, which would be removed" in refused("--bin", tmp_path / "bin", wheel)
     (tmp_path / "own/pyvenv.cfg").unlink()
     (tmp_path / "bin/ranklaunch").mkdir(parents=True)
-    assert f"there is a folder at {tmp_path}/bin/ranklaunch" in refused("--bin", tmp_path / "bin", wheel)
+    assert f"{tmp_path}/bin/ranklaunch is a folder" in refused("--bin", tmp_path / "bin", wheel)
     (tmp_path / "bin/ranklaunch").rmdir()
     (tmp_path / "link").symlink_to("own")
     assert f"--prefix {tmp_path}/link: a link" in refused("--prefix", tmp_path / "link", "--bin", tmp_path / "bin", wheel)
@@ -156,10 +156,10 @@ def test_of_several_wheels_none_is_taken(tmp_path: Path) -> None:
         (("--python", "false", docker.CONTAINERS.parent), "false: too old, or broken"),
         (("--python", "true", docker.CONTAINERS.parent), "true: too old, or broken"),
         (("--python", sys.executable, "--prefix", "/opt/x/../y", docker.CONTAINERS.parent), "expected a path without . and .."),
-        (("--python", sys.executable, "--prefix", "/opt/x//", "--bin", "/opt/x/bin", docker.CONTAINERS.parent), "environment's own"),
+        (("--python", sys.executable, "--prefix", "/opt/x//", "--bin", "/opt/x/bin", docker.CONTAINERS.parent), "of the environment itself"),
         (("--python", sys.executable, "--prefix", "//", docker.CONTAINERS.parent), "--prefix /: expected a folder of its own"),
         (("--python", sys.executable, "--prefix", "own", docker.CONTAINERS.parent), "--prefix own: expected an absolute path"),
-        (("--python", sys.executable, "--prefix", "/a b", docker.CONTAINERS.parent), "--prefix /a b: only letters"),
+        (("--python", sys.executable, "--prefix", "/a b", docker.CONTAINERS.parent), "--prefix /a b: expected letters"),
     ],
     ids=lambda value: str(value)[:20],
 )
