@@ -50,7 +50,7 @@ def commands() -> list[Command]:
 
 def _command(name: str, meaning: str) -> Command:
     if name in OF_JOBS:
-        named: Iterable[Option] = options.JobParser(name, "", "", OF_JOBS[name]).options.values()
+        known_options: Iterable[Option] = options.JobParser(name, "", "", OF_JOBS[name]).options.values()
     else:
-        named = OPTIONS.get(name, ())
-    return Command(name, meaning, (*map(filled, named), HELP), tuple(WORDS.get(name, ())), runs=name in OF_JOBS or name == "spec")
+        known_options = OPTIONS.get(name, ())
+    return Command(name, meaning, (*map(filled, known_options), HELP), tuple(WORDS.get(name, ())), runs=name in OF_JOBS or name == "spec")

@@ -48,13 +48,13 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if len(words) != ("find" not in values):
         expected = "no file beside --find" if "find" in values else "one file, or - for standard input"
         parser.refuse(f"{counted(len(words), 'file')} given: expected {expected}")
-    own = Reader(env, NoFiles(), values).get(KNOWN_ERRORS)
-    errors = _errors(own) if own else ()
+    known_errors = Reader(env, NoFiles(), values).get(KNOWN_ERRORS)
+    errors = _errors(known_errors) if known_errors else ()
     if "find" in values:
         return _list(values["find"], errors or catalogue.shipped())
     log = _read(words[0])
     name = "standard input" if words[0] == "-" else words[0]
-    findings = answer.known_lines(log, functools.partial(_findings, own=own, errors=errors))
+    findings = answer.known_lines(log, functools.partial(_findings, known_errors=known_errors, errors=errors))
     sys.stdout.write(_as_json(name, log, findings) if form == "json" else _as_text(name, log, findings))
     return 0 if findings else NOTHING_KNOWN
 
@@ -67,7 +67,7 @@ def _errors(folder: str) -> Sequence[catalogue.KnownError]:
         raise ConfigError(msg) from None
 
 
-def _findings(text: str, own: str, errors: Sequence[catalogue.KnownError]) -> list[Finding]:
+def _findings(text: str, known_errors: str, errors: Sequence[catalogue.KnownError]) -> list[Finding]:
     """Return the findings in a log. errors: all errors with the user's own, whose patterns may take too long; () if there are none."""
     if not errors:
         return catalogue.findings(text)
@@ -77,7 +77,7 @@ def _findings(text: str, own: str, errors: Sequence[catalogue.KnownError]) -> li
             return catalogue.findings(text, errors)
     except cpu_limit.TooLongError:
         why = f"its patterns take more than {seconds:g} s of CPU time for this log, so they are left out: one of them backtracks too much"
-        sys.stderr.write(f"ranklaunch: {KNOWN_ERRORS.both}: {showing.one_line(own)}: {why}\n")
+        sys.stderr.write(f"ranklaunch: {KNOWN_ERRORS.both}: {showing.one_line(known_errors)}: {why}\n")
         return catalogue.findings(text)
 
 

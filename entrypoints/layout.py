@@ -41,7 +41,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     pairs, words = PARSER.split(argv)
     values = dict(pairs)
     if words:
-        PARSER.refuse(f"{words[0]!r}: expected options alone")
+        PARSER.refuse(f"{words[0]!r}: expected only options")
     form = options.chosen(values, FORMAT, f"\nusage: {USAGE}")
     sys.stdout.write(_shown(_picture(values), form))
     return 0

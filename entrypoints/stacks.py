@@ -26,10 +26,10 @@ LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|<frozen")
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     values, folder = options.Parser("stacks", __doc__ or "", USAGE, OPTIONS).folder(argv)
-    own = client.ask(folder, env, {"do": "status"}).get("node")
+    this_node = client.ask(folder, env, {"do": "status"}).get("node")
     answer = client.ask(folder, env, {"do": "stacks"})
     if "all_nodes" not in values:
-        answer = client.understood(partial(_of_node, own), answer)
+        answer = client.understood(partial(_of_node, this_node), answer)
     text, missing = client.lines(_text, answer), client.lines(_missing, answer)
     if missing and not text:
         raise WaitError(missing.rstrip())

@@ -147,7 +147,7 @@ ROWS: list[tuple[str, int, str]] = [
     ("explain --format=jsn x", 2, "--format jsn: expected text, json, did you mean 'json'?\n"),
     ("explain --known-errors= /no/such", 78, "/no/such: No such file or directory\n"),
     ("layout --world-size=8 --tp=3", 78, "8 ranks cannot be divided by tp 3 x pp 1 x cp 1 = 3\n"),
-    ("layout --world-size 8 --tp 2 --tp 4 --format=json x", 2, "'x': expected options alone\nUSAGE\n"),
+    ("layout --world-size 8 --tp 2 --tp 4 --format=json x", 2, "'x': expected only options\nUSAGE\n"),
     ("layout --tp=2", 2, "no --world-size given\nUSAGE\n"),
     ("layout --first-stage-layers 2 --world-size 8", 2, "--first-stage-layers divides layers: give --num-layers too\nUSAGE\n"),
     ("layout --worldsize=8", 2, "unknown option '--worldsize=8', did you mean '--world-size'?\nUSAGE\n"),

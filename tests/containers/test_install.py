@@ -156,7 +156,10 @@ def test_of_several_wheels_none_is_taken(tmp_path: Path) -> None:
         (("--python", "false", docker.CONTAINERS.parent), "false: too old, or broken"),
         (("--python", "true", docker.CONTAINERS.parent), "true: too old, or broken"),
         (("--python", sys.executable, "--prefix", "/opt/x/../y", docker.CONTAINERS.parent), "expected a path without . and .."),
-        (("--python", sys.executable, "--prefix", "/opt/x//", "--bin", "/opt/x/bin", docker.CONTAINERS.parent), "of the environment itself"),
+        (
+            ("--python", sys.executable, "--prefix", "/opt/x//", "--bin", "/opt/x/bin", docker.CONTAINERS.parent),
+            "of the environment itself",
+        ),
         (("--python", sys.executable, "--prefix", "//", docker.CONTAINERS.parent), "--prefix /: expected a folder of its own"),
         (("--python", sys.executable, "--prefix", "own", docker.CONTAINERS.parent), "--prefix own: expected an absolute path"),
         (("--python", sys.executable, "--prefix", "/a b", docker.CONTAINERS.parent), "--prefix /a b: expected letters"),

@@ -90,7 +90,7 @@ def test_what_cannot_be_is_refused(argv: list[str], words: str) -> None:
         (["--world-size", "16", "--format", "xml"], "--format xml: expected text, json, svg"),
         (["--world-size", "16", "--slots", "a,b"], "--slots a,b: expected"),
         (["--world-size", "16", "--virtual-stages", "2"], "give --num-layers too"),
-        (["--world-size", "16", "x.py"], "expected options alone"),
+        (["--world-size", "16", "x.py"], "expected only options"),
     ],
 )
 def test_a_command_line_that_is_none(argv: list[str], words: str) -> None:

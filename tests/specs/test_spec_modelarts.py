@@ -182,7 +182,7 @@ def test_an_image_in_one_text_is_refused_with_its_map(tmp_path: Path) -> None:
     assert (found.code, '{"repository": "org/train", "tag": "1.4"}' in found.err) == (78, True)
 
 
-RETRIES = "restart.maxRestarts=2: ModelArts starts the job anew after a fault that it detects"
+RETRIES = "restart.maxRestarts=2: ModelArts restarts the job only after a fault that it detects"
 HANGS = "modelarts.hangRetry: ModelArts may take ranklaunch's own reads and writes for a sign of life"
 ALWAYS = ("--set", "modelarts.unconditionalRetry=true")
 WARNED = {

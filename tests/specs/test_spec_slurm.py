@@ -175,7 +175,7 @@ def test_options_of_srun() -> None:
 
 @pytest.mark.parametrize("option", ["--ntasks=8", "--nodes=1", "--wait=60", "--kill-on-bad-exit=1", "--container-image=x"])
 def test_options_of_srun_that_the_script_has_are_refused(option: str) -> None:
-    assert f"slurm.srunOptions: {option!r}: the script's own (" in refusals(srunOptions=[option])
+    assert f"slurm.srunOptions: {option!r}: the script sets it itself (" in refusals(srunOptions=[option])
 
 
 def test_options_of_srun_that_would_hide_what_the_script_sets_are_refused() -> None:

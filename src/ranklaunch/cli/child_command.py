@@ -46,11 +46,12 @@ def of_platforms(env: Mapping[str, str], not_inherited: Variables) -> tuple[str,
     They are variables of the platform that this machine may belong to, and ranklaunch's own for settings that options pass. not_inherited:
     settings that no child run may inherit, even if the user has set them.
     """
-    kept = _user_settings(not_inherited)
-    known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
+    inherited = _user_settings(not_inherited)
+    known = {name for variable in every_variable() for name in variable.names} - inherited - {"HOSTNAME"}
     return tuple(
         sorted(
-            {name for name in env if name in known or (name.startswith(("MA_", "VC_")) and name not in kept)} | set(misleading(env)) - kept
+            {name for name in env if name in known or (name.startswith(("MA_", "VC_")) and name not in inherited)}
+            | set(misleading(env)) - inherited
         )
     )
 

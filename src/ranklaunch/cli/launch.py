@@ -128,8 +128,8 @@ def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Cal
 
 def _replan(request: planning.Request, make_plan: Callable[[planning.Request], Plan], arrived: Arrived) -> Plan:
     """Return a new plan with the facts that have become known since the last one."""
-    kept = request.arrived
-    return make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart)))
+    before = request.arrived
+    return make_plan(replace(request, arrived=replace(arrived, named=before.named, restart=before.restart)))
 
 
 def _again(
@@ -176,9 +176,9 @@ def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
 def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
     """Return the platform's id of the job, else the id that node 0 makes for all nodes."""
     reader, job = request.reader(), plan.job
-    known = reader.get(RUN_ID)
-    if known or job.node_index:
-        return known
+    platform_id = reader.get(RUN_ID)
+    if platform_id or job.node_index:
+        return platform_id
     return run_id(job.log_dir, job.name, "\0".join(job.program.words), record.trouble)
 
 
@@ -197,7 +197,7 @@ def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[
     meantime plans again. With a given attempt number the second plan has the same folder, which is then used. If one of several nodes
     cannot write its folder, its record keeps the error, and the muster tells it to the rest.
     """
-    before = ""
+    last_folder = ""
     while True:
         plan = make_plan(request)
         folder = attempt_dir(plan.job)
@@ -205,14 +205,14 @@ def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[
             outer.require_other(plan.job.name, plan.job.log_dir)
         record = _record(request, folder)
         try:
-            if record.open(new=folder != before):
+            if record.open(new=folder != last_folder):
                 return plan, record
         except RanklaunchError as error:
             if not plan.muster or outer:
                 raise
             record.failure = error  # sent to the other nodes when they meet
             return plan, record
-        before = folder
+        last_folder = folder
 
 
 def _outer(env: Mapping[str, str]) -> Outer | None:
@@ -285,8 +285,8 @@ def _interfaces(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
 
     The variables of the first process count.
     """
-    own = environment(plan.processes[0], env) if len(plan.job.everyone) > 1 and plan.processes else {}
-    gloo, nccl = own.get(GLOO, ""), own.get(NCCL, "") if plan.job.accelerator == "gpu" else ""
+    process_env = environment(plan.processes[0], env) if len(plan.job.everyone) > 1 and plan.processes else {}
+    gloo, nccl = process_env.get(GLOO, ""), process_env.get(NCCL, "") if plan.job.accelerator == "gpu" else ""
     if not gloo and not nccl:
         return
     from ranklaunch.system import interfaces  # few jobs name an interface

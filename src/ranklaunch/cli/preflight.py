@@ -86,11 +86,11 @@ def _package(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding]
 
 
 def _startable(process: Process, job: Job, env: Mapping[str, str]) -> Iterator[Finding]:
-    own = children.environment(process, env)
-    path = children.executable(process, own)
+    process_env = children.environment(process, env)
+    path = children.executable(process, process_env)
     if hindrance := children.hindrance(path):
         yield Finding(f"{process.name}: cannot execute {path}: {hindrance}", children.CANNOT_EXECUTE)
-    children.require_below(process, job, own)
+    children.require_below(process, job, process_env)
 
 
 def _tried(look: Callable[[], object]) -> Iterator[Finding]:

@@ -87,7 +87,7 @@ def _counted(hosts: Sequence[str], text: str | None, block: str | None) -> Devic
         raise UsageError(msg)
     ips: Iterator[str] = _parsed("--device-ips", make.addresses, block) if block else itertools.repeat("")
     devices = [[(str(d), ip) for d, ip in zip(range(n), ips)] for n in counts]
-    if [len(own) for own in devices] != list(counts):
+    if [len(each) for each in devices] != list(counts):
         msg = f"--device-ips {block} has too few addresses for {sum(counts)} devices"
         raise UsageError(msg)
     return devices

@@ -76,9 +76,9 @@ class Teller:
     """Node that has reported facts, with its names. address: source of its connection, "" for node 0 itself."""
 
     def __init__(self, index: int, names: Iterable[str], address: str) -> None:
-        whole = {name for name in names if name}
+        full_names = {name for name in names if name}
         self.number = index
-        self._names = whole | {name.partition(".")[0] for name in whole if not _ADDRESS.fullmatch(name)}
+        self._names = full_names | {name.partition(".")[0] for name in full_names if not _ADDRESS.fullmatch(name)}
         self._address = address.replace("::ffff:", "") if _ADDRESS.fullmatch(address) else ""
 
     def readings(self, text: str, may_be_index: bool) -> tuple[str, str, str]:

@@ -65,8 +65,8 @@ def _hosts(nodes: tuple[Node, ...]) -> dict[str, str]:
 
 def of_table(plan: Plan) -> dict[str, str]:
     """Return the digest of the rank table that ranklaunch writes for the ranks, if it writes one."""
-    own = join(folders.restart(folders.attempt(plan.job.log_dir, plan.job.attempt), plan.job.restart), folders.RANK_TABLE)
-    texts = [file.text for file in plan.files if file.path == own]
+    path = join(folders.restart(folders.attempt(plan.job.log_dir, plan.job.attempt), plan.job.restart), folders.RANK_TABLE)
+    texts = [file.text for file in plan.files if file.path == path]
     return {TABLE: digest(texts[0])} if texts else {}
 
 
@@ -136,8 +136,8 @@ def _folders(job: Job, files: Files, env: Mapping[str, str], cwd: str) -> list[t
     """Return each folder of packages with Python's version, in the order of Python's search."""
     python = job.python if "/" in job.python else which(job.python, env.get("PATH", ""), files)
     packages = list(_site_packages(files, absolute(python, cwd), env)) if python else []
-    named = [absolute(folder, cwd) for folder in env.get("PYTHONPATH", "").split(":") if folder]
-    return [*((packages[0][0], folder) for folder in named if packages and files.is_dir(folder)), *packages]
+    in_pythonpath = [absolute(folder, cwd) for folder in env.get("PYTHONPATH", "").split(":") if folder]
+    return [*((packages[0][0], folder) for folder in in_pythonpath if packages and files.is_dir(folder)), *packages]
 
 
 def _site_packages(files: Files, python: str, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -80,9 +80,9 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     templates.forget()
     _warn_of_unused_templates(reader, templates)
-    known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
-    _settle_grace(reader, known)
-    job = _with_passed_arguments(known, reader, templates)
+    platform_job = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
+    _settle_grace(reader, platform_job)
+    job = _with_passed_arguments(platform_job, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
         plan = _plan_of(launcher, job, reader, templates)
@@ -95,9 +95,9 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _warn_of_mig(plan, reader)
     variables.warn_of_recovery(reader)
     _judge_ds_config(plan, reader)
-    prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
+    prepare = (*(() if platform_job.restart else _prepare(plan.job, reader)), *plan.prepare)
     optional = _optional(plan, reader)
-    args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
+    args = (*platform_job.program.args, reader.get(settings.PASS)) if job is not platform_job else None
     plan = replace(variables.recorded(_in_folder(plan), reader), **optional)
     if len((plan.job if plan.job.idle else job).everyone) > 1:
         from ranklaunch.plan import meeting  # a single node compares nothing
@@ -223,11 +223,11 @@ def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[R
     reader = _reader(request)
     platform = "" if reader.is_set(settings.PLATFORM) else platforms.detected(reader)
     recognised: dict[str, bool] = {}  # by task: nodes of one task differ only in their index
-    own = _own_place(request)
+    own_place = _own_place(request)
     dropped = [name for name in _per_node() if request.env.get(name, "").strip()]
-    elsewhere = {**dict.fromkeys(dropped, f"node {own[0]}" if own else "another node"), **request.elsewhere}
+    elsewhere = {**dict.fromkeys(dropped, f"node {own_place[0]}" if own_place else "another node"), **request.elsewhere}
     for node, task in places:
-        if (node, task) == own:
+        if (node, task) == own_place:
             yield replace(request, options={**request.options, settings.NODE_INDEX.value: str(node)})
             continue
         own_options = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
@@ -391,14 +391,14 @@ def _judge_ds_config(plan: Plan, reader: Reader) -> None:
 
 def _unknown_variables(reader: Reader) -> tuple[str, ...]:
     """Return warnings about variables that begin like ranklaunch's own and are in no table."""
-    own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
+    with_prefix = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
     nearly = _nearly_own(reader)
-    if not own and not nearly:
+    if not with_prefix and not nearly:
         return ()
     from ranklaunch.plan.hints import unknown
 
     meant = {name: f"{PREFIX}{name.upper().partition('_')[2]}" for name in nearly}
-    misspelt = [name for name in own if name not in _own_names()] + [name for name in nearly if meant[name] in _own_names()]
+    misspelt = [name for name in with_prefix if name not in _own_names()] + [name for name in nearly if meant[name] in _own_names()]
     return unknown.warnings(misspelt, reader.env, _own_names())
 
 

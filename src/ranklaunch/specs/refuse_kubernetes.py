@@ -156,7 +156,7 @@ def _tolerations(spec: JobSpec) -> Iterator[str]:
 def _rank_table(spec: JobSpec) -> Iterator[str]:
     table = spec.rank_table
     if table.source == "ascend-operator" and table.config_map_name not in ("", f"rings-config-{spec.name}"):
-        yield f"rankTable.configMapName={table.config_map_name!r}: the Ascend Operator writes rings-config-{spec.name} alone"
+        yield f"rankTable.configMapName={table.config_map_name!r}: the Ascend Operator writes only rings-config-{spec.name}"
 
 
 def _pods(spec: JobSpec) -> Iterator[str]:

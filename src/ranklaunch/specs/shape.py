@@ -245,13 +245,13 @@ def _metadata(spec: JobSpec) -> Shape:
 
 
 def _algorithm(spec: JobSpec) -> Shape:
-    own = spec.modelarts
+    modelarts = spec.modelarts
     return {
         "engine": {"image_url": common.image(spec)},
         "command": _boot_command(spec),
-        **common.non_empty(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
+        **common.non_empty(code_dir=modelarts.code_dir, local_code_dir=modelarts.local_code_dir, working_dir=spec.working_dir),
         "environments": {each["name"]: each["value"] for each in common.environment(spec)},
-        **common.non_empty(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
+        **common.non_empty(inputs=[_channel(each) for each in modelarts.inputs], outputs=[_channel(each) for each in modelarts.outputs]),
     }
 
 
@@ -264,10 +264,10 @@ def _boot_command(spec: JobSpec) -> str:
 
 def _program_on_modelarts(spec: JobSpec) -> list[str]:
     """Return the program's words. A relative path is looked up in the folder of the code, unless workingDir is set."""
-    words, own = common.program(spec), spec.modelarts
-    is_of_code = bool(own.code_dir) and not spec.working_dir and not spec.script.startswith(("/", "${"))
+    words, modelarts = common.program(spec), spec.modelarts
+    is_of_code = bool(modelarts.code_dir) and not spec.working_dir and not spec.script.startswith(("/", "${"))
     if is_of_code and ("/" in spec.script or spec.script.endswith((".py", ".sh"))):
-        folder = own.local_code_dir.rstrip("/") or f"${{MA_JOB_DIR}}/{posixpath.basename(own.code_dir.rstrip('/'))}"
+        folder = modelarts.local_code_dir.rstrip("/") or f"${{MA_JOB_DIR}}/{posixpath.basename(modelarts.code_dir.rstrip('/'))}"
         words[0] = f"{folder}/{spec.script.removeprefix('./')}"
     return words
 
@@ -287,15 +287,15 @@ def _channel(channel: Mapping[str, Any]) -> Shape:
 
 
 def _placed(spec: JobSpec) -> Shape:
-    own = spec.modelarts
+    modelarts = spec.modelarts
     hours = common.hours_of_deadline(spec)
     return {
-        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **common.non_empty(pool_id=own.pool_id)},
+        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **common.non_empty(pool_id=modelarts.pool_id)},
         **common.non_empty(
-            volumes=list(own.volumes),
-            log_export_path={"obs_url": own.log_url} if own.log_url else None,
+            volumes=list(modelarts.volumes),
+            log_export_path={"obs_url": modelarts.log_url} if modelarts.log_url else None,
             auto_stop={"time_unit": "HOURS", "duration": hours} if hours else None,
-            schedule_policy={"priority": own.priority} if own.priority else None,
+            schedule_policy={"priority": modelarts.priority} if modelarts.priority else None,
         ),
     }
 

@@ -46,12 +46,12 @@ ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
 OF_SRUN: Mapping[str, str] = {
     "--ntasks": "one task on each node; devicesPerNode is the number of ranks",
     "--ntasks-per-node": "one task on each node; devicesPerNode is the number of ranks",
-    "--nodes": "nodes says it",
+    "--nodes": "set nodes",
     "--kill-on-bad-exit": "each node ends in its own time, with its verdict",
     "--wait": "each node ends in its own time, with its verdict",
-    "--container-image": "image says it, with slurm.container pyxis",
-    "--container-mounts": "volumes and volumeMounts say it, with slurm.container pyxis",
-    "--container-workdir": "workingDir says it, with slurm.container pyxis",
+    "--container-image": "set image, with slurm.container pyxis",
+    "--container-mounts": "set volumes and volumeMounts, with slurm.container pyxis",
+    "--container-workdir": "set workingDir, with slurm.container pyxis",
 }
 OF_GPUS = re.compile(r"(?:^|,)(?:gres:)?gpu(?:$|[:,=])")
 
@@ -85,22 +85,22 @@ def of_script(spec: JobSpec) -> dict[str, Any]:
 
 
 def _own_directives(spec: JobSpec) -> Iterator[str]:
-    own = spec.slurm
+    values = spec.slurm
     yield f"--job-name={spec.name}"
     yield f"--nodes={spec.nodes}"
     yield "--ntasks-per-node=1"
-    yield from _given(partition=own.partition, account=own.account, qos=own.qos)
+    yield from _given(partition=values.partition, account=values.account, qos=values.qos)
     yield from _devices(spec)
     yield from (f"--cpus-per-task={spec.resources.cpu}" for _ in [1] if spec.resources.cpu)
-    yield from _given(mem=_memory(spec.resources.memory), time=own.time or _limit(spec.lifecycle.deadline_seconds))
-    if own.save_before:
-        yield f"--signal=B:USR1@{own.save_before}"
+    yield from _given(mem=_memory(spec.resources.memory), time=values.time or _limit(spec.lifecycle.deadline_seconds))
+    if values.save_before:
+        yield f"--signal=B:USR1@{values.save_before}"
     elif common.has_sigterm_before_limit(spec):
         yield f"--signal=TERM@{min(spec.lifecycle.grace_period_seconds, MOST_S_OF_SIGNAL)}"
-    if not (spec.restart.max_restarts and EXPEDITED in own.directives):
+    if not (spec.restart.max_restarts and EXPEDITED in values.directives):
         yield "--requeue" if spec.restart.max_restarts else "--no-requeue"
-    yield from _given(output=own.output)
-    if spec.restart.max_restarts and "--open-mode" not in names(own.directives):
+    yield from _given(output=values.output)
+    if spec.restart.max_restarts and "--open-mode" not in names(values.directives):
         yield "--open-mode=append"  # by default each start empties the output file
 
 
@@ -182,12 +182,12 @@ def ports_of_job(spec: JobSpec) -> Iterator[tuple[str, int]]:
     several, network = common.has_several_nodes(spec), spec.network
     by_ssh = spec.mode in (*BY_MPI, "deepspeed")
     master = (several or spec.mode in ALONE_WITH_PORT) and not set(PORTS_OF_OTHERS) & set(spec.env)
-    wanted = (
+    ports = (
         ("RANKLAUNCH_MASTER_PORT", master and not network.master_port),
         ("RANKLAUNCH_MUSTER_PORT", several and not network.muster_port),
         ("RANKLAUNCH_SSHD_PORT", several and by_ssh and not network.ssh_port),
     )
-    yield from ((name, FIRST_PORT + place) for place, (name, is_wanted) in enumerate(wanted) if is_wanted)
+    yield from ((name, FIRST_PORT + place) for place, (name, is_wanted) in enumerate(ports) if is_wanted)
 
 
 def _srun_options(spec: JobSpec) -> Iterator[str]:
@@ -255,10 +255,10 @@ def _time_limit(spec: JobSpec) -> Iterator[str]:
 
 
 def _time_for_signal(spec: JobSpec, path: str, seconds: int) -> Iterator[str]:
-    before = spec.slurm.save_before
-    if before and 0 < seconds <= before + MOST_S_EARLY:
-        early = f"{MOST_S_EARLY} seconds and slurm.saveBefore={before} before it"
-        yield f"{path}: expected more than {before + MOST_S_EARLY} seconds, for Slurm warns up to {early}"
+    save_before = spec.slurm.save_before
+    if save_before and 0 < seconds <= save_before + MOST_S_EARLY:
+        early = f"{MOST_S_EARLY} seconds and slurm.saveBefore={save_before} before it"
+        yield f"{path}: expected more than {save_before + MOST_S_EARLY} seconds, for Slurm warns up to {early}"
         return
     grace = spec.lifecycle.grace_period_seconds
     if 0 < seconds <= grace + MOST_S_EARLY and "--signal" not in names(spec.slurm.directives):
@@ -268,10 +268,10 @@ def _time_for_signal(spec: JobSpec, path: str, seconds: int) -> Iterator[str]:
 
 def _directives(spec: JobSpec) -> Iterator[str]:
     """Refuse directives that contradict each other or the script's own: of two, sbatch silently takes the last."""
-    own, directives = list(_own_directives(spec)), spec.slurm.directives
+    own_directives, directives = list(_own_directives(spec)), spec.slurm.directives
     for index, directive in enumerate(directives):
         meaning = _meaning(directive)
-        same_in_script = next((option for option in own if _meaning(option) & meaning), "")
+        same_in_script = next((option for option in own_directives if _meaning(option) & meaning), "")
         before = next((option for option in directives[:index] if _meaning(option) & meaning), "")
         if same_in_script:
             name = names([same_in_script])[0]
@@ -302,7 +302,7 @@ def _options_of_srun(spec: JobSpec) -> Iterator[str]:
     options = names(spec.slurm.srun_options)
     for option, name in zip(spec.slurm.srun_options, options):
         if name in OF_SRUN:
-            yield f"slurm.srunOptions: {option!r}: the script's own ({OF_SRUN[name]})"
+            yield f"slurm.srunOptions: {option!r}: the script sets it itself ({OF_SRUN[name]})"
         if name == "--export" and not re.match("--export=ALL(?:,|$)", option):
             yield f"slurm.srunOptions: {option!r}: expected --export=ALL; without it the script's variables do not reach ranklaunch"
     for name in sorted({name for name in options if options.count(name) > 1}):
@@ -317,13 +317,13 @@ def _image(spec: JobSpec) -> Iterator[str]:
 def _volumes(spec: JobSpec) -> Iterator[str]:
     if spec.slurm.container == "none":
         return
-    known = [volume.get("name") for volume in spec.volumes]
+    volume_names = [volume.get("name") for volume in spec.volumes]
     for volume in spec.volumes:
         yield from (f"volumes: {volume.get('name')!r}: {why}" for why in _volume(volume))
-    for name in [name for index, name in enumerate(known) if name in known[:index]]:
+    for name in [name for index, name in enumerate(volume_names) if name in volume_names[:index]]:
         yield f"volumes: {name!r}: expected different names"
     for mount in spec.volume_mounts:
-        if mount.get("name") not in known:
+        if mount.get("name") not in volume_names:
             yield f"volumeMounts: name {mount.get('name')!r}: no volume of this name in volumes"
         yield from (f"volumeMounts: {mount.get('name')!r}: {why}" for why in _of_mount(mount))
 
@@ -359,13 +359,13 @@ def _is_plain_path(path: object) -> bool:
 
 def warnings(spec: JobSpec) -> Iterator[str]:
     """Yield warnings about legal values that may not do what the author wants."""
-    own = spec.slurm
-    if own.container == "pyxis" and "RANKLAUNCH_LOG_DIR" not in spec.env:
+    values = spec.slurm
+    if values.container == "pyxis" and "RANKLAUNCH_LOG_DIR" not in spec.env:
         yield (
             "logs and verdict are lost with the container, unless its working folder is mounted: set env.RANKLAUNCH_LOG_DIR to a folder "
             "that volumeMounts brings"
         )
-    if any(directive.startswith("--signal=B:") for directive in own.directives) and not warning_of(spec):
+    if any(directive.startswith("--signal=B:") for directive in values.directives) and not warning_of(spec):
         yield (
             "slurm.directives: --signal=B: reaches only the script, which does not pass the signal on; leave the B: out, or let the script "
             "ask the ranks to save: --signal=B:USR1@300, without pyxis"
@@ -374,9 +374,9 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     yield from _save_warnings(spec)
     if warning_of(spec) and not spec.restart.max_restarts:
         yield "restart.maxRestarts is 0: after the save before the time limit the job ends, and is not requeued; set it (--max-restarts)"
-    if EXPEDITED in own.directives and spec.restart.max_restarts:
+    if EXPEDITED in values.directives and spec.restart.max_restarts:
         yield f"slurm.directives: {EXPEDITED} needs Slurm 25.11 or newer; an older sbatch refuses the script"
-    if spec.devices_per_node > 1 and not spec.resources.cpu and not set(names(own.directives)) & set(MORE_CPUS):
+    if spec.devices_per_node > 1 and not spec.resources.cpu and not set(names(values.directives)) & set(MORE_CPUS):
         yield (
             f"resources.cpu is not set: Slurm gives a task, here all {spec.devices_per_node} ranks of a node, one CPU, unless the cluster "
             'gives more by itself; set it (--cpu), or slurm.directives=["--exclusive"]'

@@ -181,7 +181,7 @@ def _object(key: Key, value: object) -> dict[str, object]:
     try:
         text = json.dumps(value, allow_nan=False, sort_keys=True)
     except (TypeError, ValueError, RecursionError):  # YAML has dates and other types that JSON has not
-        _refuse("expected strings, numbers, true, false, lists and maps alone")
+        _refuse("expected only strings, numbers, true, false, lists and maps")
     if re.search(r"(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])", text) and not _encodable(value):
         _refuse("expected text that UTF-8 can say, without NUL")
     copied: dict[str, object] = json.loads(text)

@@ -134,8 +134,8 @@ def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:
 
 def _on_modelarts(spec: JobSpec) -> Iterator[str]:
     for name in sorted(name for name in spec.env if re.fullmatch(RESERVED, name)):
-        own = OWN_NAMES.get(name)
-        instead = f"set env.{own}, which means the same" if own else "leave it out"
+        own_name = OWN_NAMES.get(name)
+        instead = f"set env.{own_name}, which means the same" if own_name else "leave it out"
         why = "ModelArts reserves this name, and a job that sets it may not start"
         yield f"env.{name}: {why}: {instead}"
     yield from _code_elsewhere(spec)
@@ -159,10 +159,10 @@ def _on_modelarts(spec: JobSpec) -> Iterator[str]:
 
 def _code_elsewhere(spec: JobSpec) -> Iterator[str]:
     """Warn of a script in another folder than the copy of codeDir."""
-    own = spec.modelarts
-    folder = posixpath.basename(own.code_dir.rstrip("/"))
+    modelarts = spec.modelarts
+    folder = posixpath.basename(modelarts.code_dir.rstrip("/"))
     match = re.match(r"\$\{MA_JOB_DIR\}/([^/]+)/", spec.script)
-    if folder and not own.local_code_dir and match and match[1] != folder:
+    if folder and not modelarts.local_code_dir and match and match[1] != folder:
         where = f"the code is put into ${{MA_JOB_DIR}}/{folder}"
         yield f"script={spec.script!r}: {where}, the last folder of modelarts.codeDir"
 
@@ -175,7 +175,7 @@ def _is_text_of_shell(spec: JobSpec) -> bool:
 def _literal(spec: JobSpec) -> Iterator[str]:
     """Warn of texts that look like a shell's variable where nothing replaces variables."""
     replaced = OF_MODELARTS if spec.engine == "modelarts" else NOTHING
-    only = "; with modelarts, ${MA_...} in script and args alone is" if spec.engine == "modelarts" else ""
+    only = "; with modelarts, only ${MA_...} in script and args is replaced" if spec.engine == "modelarts" else ""
     args = () if _is_text_of_shell(spec) else argv(spec.args)
     program = [("script", spec.script), *(("args", word) for word in args)]
     others = [("workingDir", spec.working_dir), *((f"env.{name}", text) for name, text in sorted(environment(spec.env).items()))]

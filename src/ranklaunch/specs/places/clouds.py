@@ -26,34 +26,34 @@ def line(spec: JobSpec, cd: bool = False) -> str:
 
 
 def sky(spec: JobSpec) -> Body:
-    own, kind = spec.cloud, spec.cloud.accelerator
+    cloud, kind = spec.cloud, spec.cloud.accelerator
     resources = common.non_empty(
-        infra=own.infra,
+        infra=cloud.infra,
         accelerators=f"{kind}:{spec.devices_per_node}" if kind else "",
         cpus=f"{spec.resources.cpu}+" if spec.resources.cpu else "",
         memory=f"{in_units(spec.resources.memory, GIBI)}+" if spec.resources.memory else "",
         image_id=f"docker:{common.image(spec)}" if spec.image.repository else "",
-        use_spot=own.spot,
+        use_spot=cloud.spot,
         job_recovery={"max_restarts_on_errors": spec.restart.max_restarts} if spec.restart.max_restarts else None,
     )
     return {
         "name": spec.name,
         "num_nodes": spec.nodes,
-        **common.non_empty(resources=resources, workdir=own.code, envs=_env(spec), secrets=dict.fromkeys(sorted(own.secrets))),
+        **common.non_empty(resources=resources, workdir=cloud.code, envs=_env(spec), secrets=dict.fromkeys(sorted(cloud.secrets))),
         "run": line(spec, cd=True),
     }
 
 
 def dstack(spec: JobSpec) -> Body:
-    own, memory = spec.cloud, spec.resources.memory
-    gpu = {"name": own.accelerator, "count": spec.devices_per_node} if own.accelerator else None
+    cloud, memory = spec.cloud, spec.resources.memory
+    gpu = {"name": cloud.accelerator, "count": spec.devices_per_node} if cloud.accelerator else None
     resources = common.non_empty(
         cpu=f"{spec.resources.cpu}.." if spec.resources.cpu else "",
         memory=f"{in_units(memory, GIBI)}GB.." if memory else "",
         gpu=gpu,
         shm_size=f"{in_units(spec.shm.size_limit, GIBI)}GB" if spec.shm.size_limit else "",
     )
-    secrets = {name: f"${{{{ secrets.{own.secrets[name]} }}}}" for name in sorted(own.secrets)}
+    secrets = {name: f"${{{{ secrets.{cloud.secrets[name]} }}}}" for name in sorted(cloud.secrets)}
     return {
         "type": "task",
         "name": spec.name,
@@ -64,27 +64,27 @@ def dstack(spec: JobSpec) -> Body:
         **common.non_empty(
             working_dir=spec.working_dir,
             resources=resources,
-            spot_policy="spot" if own.spot else "",
+            spot_policy="spot" if cloud.spot else "",
             max_duration=f"{spec.lifecycle.deadline_seconds}s" if spec.lifecycle.deadline_seconds else "",
-            fleets=list(own.fleets),
+            fleets=list(cloud.fleets),
         ),
     }
 
 
 def aws_batch(spec: JobSpec) -> Body:
     """Return the input of `aws batch register-job-definition --cli-input-json`."""
-    own = spec.cloud
+    cloud = spec.cloud
     container = {
         "image": common.image(spec),
         "command": common.command(spec),
         "environment": [{"name": name, "value": text} for name, text in _env(spec).items()],
         "resourceRequirements": list(_requirements(spec)),
         **common.non_empty(
-            secrets=[{"name": name, "valueFrom": own.secrets[name]} for name in sorted(own.secrets)],
+            secrets=[{"name": name, "valueFrom": cloud.secrets[name]} for name in sorted(cloud.secrets)],
             linuxParameters={"sharedMemorySize": _mebibytes(spec.shm.size_limit)} if spec.shm.size_limit else None,
-            instanceType=own.instance_type,
-            jobRoleArn=own.role,
-            executionRoleArn=own.execution_role,
+            instanceType=cloud.instance_type,
+            jobRoleArn=cloud.role,
+            executionRoleArn=cloud.execution_role,
         ),
     }
     deadline = spec.lifecycle.deadline_seconds
@@ -121,7 +121,7 @@ def _retries(spec: JobSpec) -> Body | None:
 
 def azureml(spec: JobSpec) -> Body:
     """Return a command job with one process of each instance: ranklaunch, which starts the ranks."""
-    own = spec.cloud
+    cloud = spec.cloud
     several = {"type": "pytorch", "process_count_per_instance": 1} if spec.nodes > 1 else None
     deadline = spec.lifecycle.deadline_seconds
     return {
@@ -129,9 +129,9 @@ def azureml(spec: JobSpec) -> Body:
         "type": "command",
         "display_name": spec.name,
         "command": line(spec, cd=True),
-        **common.non_empty(code=own.code),
+        **common.non_empty(code=cloud.code),
         "environment": {"image": common.image(spec)},
-        "compute": own.compute,
+        "compute": cloud.compute,
         "resources": {
             "instance_count": spec.nodes,
             **common.non_empty(shm_size=f"{_mebibytes(spec.shm.size_limit)}m" if spec.shm.size_limit else ""),

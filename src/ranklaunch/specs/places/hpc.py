@@ -33,18 +33,18 @@ def _cores(spec: JobSpec) -> int:
 
 
 def _lsf(spec: JobSpec) -> Iterator[str]:
-    own, cores = spec.batch, _cores(spec)
+    batch, cores = spec.batch, _cores(spec)
     yield f"-J {spec.name}"
     yield f"-n {spec.nodes * cores}"
     yield f'-R "span[ptile={cores}]"'
     yield from (f'-gpu "num={spec.devices_per_node}"' for _ in [1] if spec.device.kind == "gpu")
     yield from (f"-W {minutes // 60}:{minutes % 60:02}" for minutes in [_minutes(spec)] if minutes)
-    yield from _options(("-q", own.queue), ("-P", own.account), ("-o", own.output))
+    yield from _options(("-q", batch.queue), ("-P", batch.account), ("-o", batch.output))
 
 
 def _pbs(spec: JobSpec) -> Iterator[str]:
     """Yield the directives for PBS. With mpiprocs=1, the node file has each host once."""
-    own = spec.batch
+    batch = spec.batch
     memory = f":mem={in_units(spec.resources.memory, MEBI)}mb" if spec.resources.memory else ""
     gpus = f":ngpus={spec.devices_per_node}" if spec.device.kind == "gpu" else ""
     yield f"-N {spec.name}"
@@ -53,11 +53,11 @@ def _pbs(spec: JobSpec) -> Iterator[str]:
     yield from (f"-l walltime={minutes // 60:02}:{minutes % 60:02}:00" for minutes in [_minutes(spec)] if minutes)
     yield "-j oe"
     yield "-r n"
-    yield from _options(("-q", own.queue), ("-A", own.account), ("-o", own.output))
+    yield from _options(("-q", batch.queue), ("-A", batch.account), ("-o", batch.output))
 
 
 def _flux(spec: JobSpec) -> Iterator[str]:
-    own = spec.batch
+    batch = spec.batch
     yield f"--job-name={spec.name}"
     yield f"-N {spec.nodes}"
     yield f"-n {spec.nodes}"
@@ -65,7 +65,7 @@ def _flux(spec: JobSpec) -> Iterator[str]:
     yield from (f"-g {spec.devices_per_node}" for _ in [1] if spec.device.kind == "gpu")
     yield "--exclusive"
     yield from (f"-t {minutes}m" for minutes in [_minutes(spec)] if minutes)
-    yield from _options(("--queue", own.queue), ("--bank", own.account), ("--output", own.output), sep="=")
+    yield from _options(("--queue", batch.queue), ("--bank", batch.account), ("--output", batch.output), sep="=")
 
 
 DIRECTIVES = {"lsf": _lsf, "pbs": _pbs, "flux": _flux}
