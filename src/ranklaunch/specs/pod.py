@@ -159,10 +159,10 @@ def _derived(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
 
 
 def grace(spec: JobSpec) -> str:
-    """Return the text of RANKLAUNCH_GRACE_S, "" to leave it out.
+    """Return the text of RANKLAUNCH_GRACE_S, "" to leave the variable out.
 
-    Without it, ranklaunch's default holds: env sets the variable, the pods of an existing runtime have that runtime's period, or the
-    platform has a period of its own and the specification gives none.
+    It is left out if env sets it, if the pods' period is that of an existing runtime, or if the platform has a period of its own and the
+    specification gives none.
     """
     period = spec.lifecycle.grace_period_seconds
     is_known = not spec.trainer.runtime if spec.engine in OF_KUBERNETES else period != Lifecycle().grace_period_seconds
@@ -190,7 +190,7 @@ def _method(spec: JobSpec) -> str:
 
 
 def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the variable with nodes' names for pods on the host's network, where a pod cannot find its own name in a Service.
+    """Yield the variable with the names of all nodes, or of node 0, for pods on the host's network: there a pod cannot find its own name.
 
     On the pods' network no variable is set: a pod makes the other names from its own. Linux starts no program with some 4,000 names in one
     variable.
