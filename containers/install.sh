@@ -1,15 +1,15 @@
 #!/bin/sh
-# Installs ranklaunch into an environment of its own and puts its command on PATH. Every Dockerfile here runs it; any image's may.
+# Install ranklaunch into its own environment, and put its command on PATH. Every Dockerfile here runs this script, and others may.
 #
 #     sh install.sh [--python PYTHON] [--prefix FOLDER] [--bin FOLDER] [--yaml] SOURCE
 #
 # SOURCE is one of
 #   - ranklaunch's wheel, a folder with it, or a checkout;
-#   - a version, as 0.2.0, which pip gets from its index.
-# --yaml installs PyYAML too, for `ranklaunch spec --values FILE.yaml`. Where wheels of Jinja2 and MarkupSafe (and, with --yaml, of PyYAML)
-# lie beside ranklaunch's, no network is needed; else pip gets these from its index.
+#   - a version, such as 0.2.0, which pip gets from its index.
+# --yaml installs PyYAML too, for `ranklaunch spec --values FILE.yaml`. With wheels of Jinja2 and MarkupSafe (and, with --yaml, of PyYAML)
+# beside ranklaunch's wheel, no network is needed; else pip gets these packages from its index.
 #
-# PYTHON (python3) is 3.9 or newer and can make virtual environments. Without root rights, give folders that you may write. The prefix
+# PYTHON (python3) is 3.9 or newer and can make virtual environments. Without root rights, give folders that you can write. The prefix
 # (/opt/ranklaunch) is a folder for ranklaunch alone: new, empty, or with an earlier ranklaunch, which is replaced.
 set -eu
 
@@ -17,12 +17,12 @@ PYTHON=python3
 PREFIX=/opt/ranklaunch
 BIN=/usr/local/bin
 EXTRA=
-MARK=.of-ranklaunch  # in the prefix, before anything else is
+MARK=.of-ranklaunch  # first file in the prefix: marks it as ranklaunch's
 
-# Everyone may read what it makes, whatever the umask is: the container's user is rarely the one that installs.
+# umask 022: everyone can read the files, since the container's user is rarely the user that installs.
 main() {
     umask 022
-    unset CDPATH # with it, cd writes where it goes, or goes elsewhere
+    unset CDPATH # with it, cd may print a path, or change to another folder
     read_words "$@"
     check_python
     check_folders
@@ -52,8 +52,8 @@ read_words() {
         esac
         shift
     done
-    [ $# -gt 0 ] || stop "expected a wheel of ranklaunch, a folder with one, a checkout, or a version as 0.2.0"
-    [ $# -eq 1 ] || stop "$2: expected nothing after $1; options stand before it"
+    [ $# -gt 0 ] || stop "expected a wheel of ranklaunch, a folder with one, a checkout, or a version such as 0.2.0"
+    [ $# -eq 1 ] || stop "$2: expected nothing after $1; put options before it"
     find_source "$1"
 }
 
@@ -65,14 +65,14 @@ set_option() {
     esac
 }
 
-# A file or folder wins over a version of the same name. SOURCE is empty for a version.
+# A file or folder goes before a version of the same name. SOURCE is empty for a version.
 find_source() {
     SOURCE='' VERSION='' BESIDE=/nowhere
     if [ ! -e "$1" ] && is_version "$1"; then
         VERSION=$1
         return
     fi
-    [ -e "$1" ] || stop "$1: there is no such file or folder; a version is written as 0.2.0"
+    [ -e "$1" ] || stop "$1: no such file or folder; a version has the form 0.2.0"
     case $1 in
     *.whl) SOURCE=$1 ;;
     *) find_wheel "$1" ;;
@@ -89,7 +89,8 @@ is_version() {
     esac
 }
 
-# The wheel in a folder, else the folder itself, which may be a checkout. Of several, the first by its name may be the oldest.
+# Set SOURCE to the wheel in a folder, else to the folder itself, which may be a checkout. Several wheels are refused: the first may be the
+# oldest.
 find_wheel() {
     SOURCE=$1
     set -- "$1"/ranklaunch-*.whl
@@ -102,7 +103,7 @@ first_of() {
 }
 
 check_python() {
-    command -v "$PYTHON" >/dev/null || stop "$PYTHON: not found; name the Python by --python"
+    command -v "$PYTHON" >/dev/null || stop "$PYTHON: not found; name a Python by --python"
     [ "$("$PYTHON" -I -c 'import sys; print(sys.version_info >= (3, 9))')" = True ] ||
         stop "$PYTHON: too old, or broken; ranklaunch needs Python 3.9 or newer"
     "$PYTHON" -I -c 'import ensurepip, venv' 2>/dev/null ||
@@ -111,31 +112,31 @@ check_python() {
 
 check_folders() {
     case $PREFIX in /*) ;; *) stop "--prefix $PREFIX: expected an absolute path" ;; esac
-    case $PREFIX in *[!A-Za-z0-9/._+-]*) stop "--prefix $PREFIX: only letters, digits and /._+- can stand in a script's first line" ;; esac
+    case $PREFIX in *[!A-Za-z0-9/._+-]*) stop "--prefix $PREFIX: expected letters, digits and /._+-, for a script's first line" ;; esac
     case $PREFIX/ in */./* | */../*) stop "--prefix $PREFIX: expected a path without . and .." ;; esac
     PREFIX=$(plain "$PREFIX") BIN=$(plain "$BIN")
     [ -n "$PREFIX" ] || stop "--prefix /: expected a folder of its own"
-    [ ! -L "$PREFIX" ] || stop "--prefix $PREFIX: that is a link, where no environment can be made; name the folder itself"
-    [ "$BIN" != "$PREFIX/bin" ] || stop "--bin $BIN: that is the environment's own; name a folder of PATH"
-    [ ! -d "$BIN/ranklaunch" ] || stop "--bin $BIN: there is a folder at $BIN/ranklaunch, where the command's link belongs"
+    [ ! -L "$PREFIX" ] || stop "--prefix $PREFIX: a link, where no environment can be made; name the folder itself"
+    [ "$BIN" != "$PREFIX/bin" ] || stop "--bin $BIN: a folder of the environment itself; name a folder on PATH"
+    [ ! -d "$BIN/ranklaunch" ] || stop "--bin $BIN: $BIN/ranklaunch is a folder; name another folder on PATH"
     [ ! -e "$PREFIX/" ] || check_prefix
-    { mkdir -p "$PREFIX" "$BIN/" && [ -w "$PREFIX" ] && [ -w "$BIN/" ]; } || stop "choose folders that you may write: --prefix, --bin"
+    { mkdir -p "$PREFIX" "$BIN/" && [ -w "$PREFIX" ] && [ -w "$BIN/" ]; } || stop "no write access; choose other folders by --prefix and --bin"
 }
 
-# Without a slash that says nothing.
+# Print a path without double slashes and without a slash at its end.
 plain() {
     echo "$1" | sed 's#//*#/#g; s#/$##'
 }
 
-# What is in it will be removed.
+# Refuse a prefix with other files: its content will be removed.
 check_prefix() {
     if [ -n "$SOURCE" ]; then
         case $(place_of "$SOURCE")/ in "$(place_of "$PREFIX/")"/*) stop "--prefix $PREFIX: $SOURCE is in it, and would be removed" ;; esac
     fi
-    [ -z "$(ls -A "$PREFIX/")" ] || is_earlier || stop "--prefix $PREFIX: there is something else in it, which would be removed; name a new folder"
+    [ -z "$(ls -A "$PREFIX/")" ] || is_earlier || stop "--prefix $PREFIX: it has other files, which would be removed; name a new folder"
 }
 
-# Also of one that failed or was interrupted, wherever that was.
+# Succeed if the prefix has an earlier installation, even one that failed or was interrupted at any point.
 is_earlier() {
     { [ -f "$PREFIX/$MARK" ] && [ ! -L "$PREFIX/$MARK" ]; } || is_environment
 }
@@ -148,13 +149,13 @@ first_line() {
     printf '#!%s/bin/python -I\n' "$PREFIX"
 }
 
-# Of a file or folder, without links.
+# Print the absolute path of a file or folder, without links.
 place_of() {
     if [ -d "$1" ]; then (cd "$1" && pwd -P); else echo "$(cd "$(dirname "$1")" && pwd -P)/$(basename "$1")"; fi
 }
 
-# -I: variables and folders that are meant for the training program's Python are not for this one. Settings of pip's index and proxies
-# count; those of its target, and of what the image has pinned for others, do not.
+# -I ignores variables and folders that are meant for the training program's Python. Settings of pip's index and proxies are kept. Settings
+# of its target, and the image's constraints for other packages, are dropped.
 make_environment() {
     unset PIP_TARGET PIP_PREFIX PIP_ROOT PIP_PYTHON PIP_CONSTRAINT PIP_NO_DEPS PIP_DRY_RUN
     : >"$PREFIX/$MARK"
@@ -163,7 +164,7 @@ make_environment() {
     if [ -n "$VERSION" ]; then
         set -- "ranklaunch$EXTRA==$VERSION"
     else
-        set -- "$(place_of "$SOURCE")$EXTRA" # a word without a slash is the name of a package to pip
+        set -- "$(place_of "$SOURCE")$EXTRA" # absolute: pip takes a word without a slash for a package's name
     fi
     if needs_lie_beside; then
         set -- --no-index --find-links "$BESIDE" "$@"
@@ -183,8 +184,8 @@ clear_prefix() {
     done
 }
 
-# Not the script that pip makes: that one would follow PYTHONPATH and PYTHONHOME, in which a program's packages hide ranklaunch's. The
-# variables themselves stay in the environment, for the ranks. The kernel starts Python by this first line: no shell stands between.
+# Replace the script that pip makes: it would follow PYTHONPATH and PYTHONHOME, so a program's packages could hide ranklaunch's. The
+# variables stay in the environment, for the ranks. The kernel starts Python by the first line, without a shell.
 write_command() {
     first_line >"$PREFIX/bin/ranklaunch"
     cat >>"$PREFIX/bin/ranklaunch" <<'END'
@@ -195,11 +196,11 @@ END
     chmod 755 "$PREFIX/bin/ranklaunch"
 }
 
-# The Pythons of ranks import this folder at each start, and cannot write their compiled files into it later.
+# Compile the folder that Pythons of ranks import at each start: later they cannot write compiled files into it.
 compile_for_ranks() {
     folder=$("$PREFIX/bin/python" -I -c 'from ranklaunch.files import rankside; print(rankside())')
     for each in python python3; do
-        "$each" -I -m compileall -q "$folder" >/dev/null 2>&1 || : # there is none, or it is too old for records
+        "$each" -I -m compileall -q "$folder" >/dev/null 2>&1 || : # no such Python, or one too old for records
     done
 }
 

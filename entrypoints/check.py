@@ -1,4 +1,4 @@
-"""ranklaunch check: all causes that would make run fail, at once. Starts nothing; run it in the container of the training."""
+"""ranklaunch check: show all causes that would make run fail, at once. Starts nothing; run it in the container of the training."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ranklaunch.processes.children import CANNOT_EXECUTE
 
 SCHEMA = "ranklaunch.check/1"
 
-WITHOUT_PROGRAM = Program("true")  # is everywhere, so what is wrong is the job's or the image's
-# The one that run would end with comes first: planning is before programs, and these are before what is waited for.
+WITHOUT_PROGRAM = Program("true")  # exists everywhere: all problems are the job's or the image's
+# Exit codes in the order in which run would meet them: planning, then programs, then waits.
 SEVEREST = (ConfigError.exit_code, MissingProgramError.exit_code, CANNOT_EXECUTE, WaitError.exit_code)
 
 
@@ -28,7 +28,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     command_line = options.read(parser, argv, env, WITHOUT_PROGRAM)
     form = command_line.own.get(CHECK_FORMAT)
     command_line.own.check()
-    plan, findings = _looked(command_line)
+    plan, findings = _checked(command_line)
     wrong = [finding.code for finding in findings if finding.code]
     code = next((code for code in SEVEREST if code in wrong), 0)
     if form == "json":
@@ -38,24 +38,24 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     return code
 
 
-def _looked(command_line: options.CommandLine) -> tuple[Plan | None, list[Finding]]:
-    """No plan where there can be none."""
-    others = host_command.of_others(command_line)
+def _checked(command_line: options.CommandLine) -> tuple[Plan | None, list[Finding]]:
+    """Return the plan, None if planning fails, and all findings."""
+    skipped = host_command.skipped(command_line)
     try:
-        plan = make_plan(command_line.request if others else host_command.with_hosts(command_line.request))
+        plan = make_plan(command_line.request if skipped else host_command.with_hosts(command_line.request))
     except ConfigError as error:
         return None, [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
-    others = [*others, *platform_file.notes(command_line.request, plan)]
+    notes = [*skipped, *platform_file.notes(command_line.request, plan)]
     of_plan = findings(plan, command_line.request.env, command_line.own.get(ROOT))
-    return plan, [*map(Finding, others), *_looked_for_here(command_line), *of_plan]
+    return plan, [*map(Finding, notes), *_note_on_files(command_line), *of_plan]
 
 
-def _looked_for_here(command_line: options.CommandLine) -> Iterator[Finding]:
+def _note_on_files(command_line: options.CommandLine) -> Iterator[Finding]:
     """Yield a note if the environment is another container's and the files are this machine's."""
     if command_line.own.get(ENV_FILE) and not command_line.own.get(ROOT):
         where = "programs and files are looked for on this machine, not in the container of"
-        below = f"{ROOT.option} DIR looks below a folder of yours; or start check in the container"
-        yield Finding(f"{where} {ENV_FILE.option}: {below}")
+        remedy = f"give {ROOT.option} DIR with a copy of the container's files, or start check in the container"
+        yield Finding(f"{where} {ENV_FILE.option}: {remedy}")
 
 
 def _show_all(plan: Plan | None, findings: Sequence[Finding]) -> None:
@@ -68,7 +68,7 @@ def _show_all(plan: Plan | None, findings: Sequence[Finding]) -> None:
 
 
 def _as_json(plan: Plan | None, findings: Sequence[Finding], code: int) -> dict[str, Any]:
-    """schema ranklaunch.check/1: keys are only ever added."""
+    """Return the findings as JSON of schema ranklaunch.check/1, a contract: keys are only ever added."""
     job = plan.job if plan else None
     return {
         "schema": SCHEMA,
@@ -87,5 +87,5 @@ def _kind(finding: Finding) -> str:
 
 
 def _shown(text: str) -> str:
-    """Without secrets, control characters harmless, and not as long as what was given may be."""
+    """Return a text for the console or JSON: secrets hidden, control characters escaped, and shortened."""
     return shortened(reason(text)).encode(errors="backslashreplace").decode()

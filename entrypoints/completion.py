@@ -1,4 +1,4 @@
-"""ranklaunch completion: a script by which bash, zsh or fish completes the command line: source <(ranklaunch completion bash)."""
+"""ranklaunch completion: write a completion script for bash, zsh or fish: source <(ranklaunch completion bash)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ranklaunch.render.templates import Templates
 from ranklaunch.specs.model import KINDS
 
 SHELLS: dict[str, Callable[[list[Command]], str]] = {"bash": completion.bash, "zsh": completion.zsh, "fish": completion.fish}
-# Variables that a command has beside those of every job.
+# Commands for jobs, each with the variables that only this command has.
 OF_JOBS: dict[str, tuple[Variable[Any], ...]] = {
     "run": (), "simulate": (), "plan": settings.PLAN_VARIABLES, "check": features.CHECK_VARIABLES, "tune": tuning.VARIABLES,
 }  # fmt: skip
@@ -44,13 +44,13 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def commands() -> list[Command]:
-    """All there are, in the order of the help."""
+    """Return all commands in the order of the help."""
     return [_command(name, meaning) for name, (_, meaning) in COMMANDS.items()]
 
 
 def _command(name: str, meaning: str) -> Command:
     if name in OF_JOBS:
-        named: Iterable[Option] = options.JobParser(name, "", "", OF_JOBS[name]).options.values()
+        known_options: Iterable[Option] = options.JobParser(name, "", "", OF_JOBS[name]).options.values()
     else:
-        named = OPTIONS.get(name, ())
-    return Command(name, meaning, (*map(filled, named), HELP), tuple(WORDS.get(name, ())), runs=name in OF_JOBS or name == "spec")
+        known_options = OPTIONS.get(name, ())
+    return Command(name, meaning, (*map(filled, known_options), HELP), tuple(WORDS.get(name, ())), runs=name in OF_JOBS or name == "spec")

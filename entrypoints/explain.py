@@ -1,4 +1,4 @@
-"""ranklaunch explain: what is known of the errors in a log, which may be of any program; starts nothing."""
+"""ranklaunch explain: show what is known of the errors in a log, of any program; starts nothing."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ OPTIONS = (
     FORMAT,
     Option("--find", "find", "list the known errors with these words in name, family, meaning, remedy or patterns, in place of a log"),
 )
-# With patterns of the user's, for any log, and more for each MiB of it, of which those that are shipped take a fifth of a second.
+# Limits with patterns of the user: CPU seconds for any log, and for each MiB of it. The shipped patterns take 0.2 s for a MiB.
 MOST_CPU_S = 2.0
 MORE_CPU_S = 2.0
-MOST_OF_END = 1024 * 1024  # characters in which an exception is looked for that nothing is known of
-MOST_SHOWN = 20  # errors beside the one that explains most
+MOST_OF_END = 1024 * 1024  # characters at the end of a log in which an unknown exception is looked for
+MOST_SHOWN = 20  # errors beside the most likely one
 NOTHING_KNOWN = 1
 _COMPRESSED = {"zcat": b"\x1f\x8b", "zstdcat": b"\x28\xb5\x2f\xfd", "xzcat": b"\xfd7zXZ\0", "bzcat": b"BZh91AY&SY"}
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    """0 where something is known, else 1."""
+    """Return 0 if an error in the log is known, else 1."""
     parser = options.Parser("explain", __doc__ or "", USAGE, OPTIONS)
     values, words = parser.apart(argv)
     form = options.chosen(values, FORMAT)
     if len(words) != ("find" not in values):
         expected = "no file beside --find" if "find" in values else "one file, or - for standard input"
         parser.refuse(f"{counted(len(words), 'file')} given: expected {expected}")
-    own = Reader(env, NoFiles(), values).get(KNOWN_ERRORS)
-    errors = _errors(own) if own else ()
+    known_errors = Reader(env, NoFiles(), values).get(KNOWN_ERRORS)
+    errors = _errors(known_errors) if known_errors else ()
     if "find" in values:
         return _list(values["find"], errors or catalogue.shipped())
     log = _read(words[0])
     name = "standard input" if words[0] == "-" else words[0]
-    findings = answer.known_lines(log, functools.partial(_findings, own=own, errors=errors))
+    findings = answer.known_lines(log, functools.partial(_findings, known_errors=known_errors, errors=errors))
     sys.stdout.write(_as_json(name, log, findings) if form == "json" else _as_text(name, log, findings))
     return 0 if findings else NOTHING_KNOWN
 
@@ -67,8 +67,8 @@ def _errors(folder: str) -> Sequence[catalogue.KnownError]:
         raise ConfigError(msg) from None
 
 
-def _findings(text: str, own: str, errors: Sequence[catalogue.KnownError]) -> list[Finding]:
-    """errors: with the user's own, of which a pattern may take for ever."""
+def _findings(text: str, known_errors: str, errors: Sequence[catalogue.KnownError]) -> list[Finding]:
+    """Return the findings in a log. errors: all errors with the user's own, whose patterns may take too long; () if there are none."""
     if not errors:
         return catalogue.findings(text)
     seconds = MOST_CPU_S + MORE_CPU_S * (len(text) >> 20)
@@ -76,13 +76,13 @@ def _findings(text: str, own: str, errors: Sequence[catalogue.KnownError]) -> li
         with cpu_limit.cpu(seconds):
             return catalogue.findings(text, errors)
     except cpu_limit.TooLongError:
-        why = f"its patterns take more than {seconds:g} s of CPU time for this log, so they are left out: one of them tries too many ways"
-        sys.stderr.write(f"ranklaunch: {KNOWN_ERRORS.both}: {showing.one_line(own)}: {why}\n")
+        why = f"its patterns take more than {seconds:g} s of CPU time for this log, so they are left out: one of them backtracks too much"
+        sys.stderr.write(f"ranklaunch: {KNOWN_ERRORS.both}: {showing.one_line(known_errors)}: {why}\n")
         return catalogue.findings(text)
 
 
 def _list(words: str, errors: Sequence[catalogue.KnownError]) -> int:
-    """Those that have all of the words, in whatever order."""
+    """Print the known errors that have all of the words, in any order. Returns the exit code."""
     small = words.lower().split()
     entries = [error for error in errors if all(word in _searched(error) for word in small)]
     lines = [f"{error.name} ({error.kind}, {error.family}): {error.meaning}\n  What to do: {error.remedy}\n" for error in entries]
@@ -97,11 +97,11 @@ def _searched(error: catalogue.KnownError) -> str:
 
 def _read(path: str) -> Log:
     if os.path.isdir(path):
-        msg = f"{showing.one_line(path)}: a folder, not a log: ranklaunch report {showing.one_line(path)} tells why the job in it died"
+        msg = f"{showing.one_line(path)}: a folder, not a log: see `ranklaunch report {showing.one_line(path)}` for why its job failed"
         raise ConfigError(msg)
     try:
-        handed = re.fullmatch(r"-|/dev/fd/(\d{1,9})", path)  # the latter by a shell, as for <(kubectl logs POD)
-        fd = os.dup(int(handed[1] or 0)) if handed else disk.readable(path)
+        inherited = re.fullmatch(r"-|/dev/fd/(\d{1,9})", path)  # a shell makes /dev/fd/N of <(kubectl logs POD)
+        fd = os.dup(int(inherited[1] or 0)) if inherited else disk.readable(path)
         os.set_blocking(fd, True)
         with open(fd, "rb") as file:
             size = _forward(file.fileno())
@@ -115,13 +115,13 @@ def _read(path: str) -> Log:
         raise ConfigError(msg) from None
     tool = next((tool for tool, begin in _COMPRESSED.items() if data.startswith(begin) and not skipped), "")
     if tool:
-        msg = f"{showing.one_line(path)}: it is compressed: {tool} FILE | ranklaunch explain -"
+        msg = f"{showing.one_line(path)}: the file is compressed: {tool} FILE | ranklaunch explain -"
         raise ConfigError(msg)
     return answer.end_of_log(data, skipped)
 
 
 def _words_hint(path: str) -> str:
-    """Return the end of the message about a missing file whose name is one of a known error."""
+    """Return the end of the message about a missing file whose name is a word of a known error."""
     small = path.lower()
     if os.path.exists(path) or not re.fullmatch(r"\w{4,}", small):
         return ""
@@ -130,7 +130,7 @@ def _words_hint(path: str) -> str:
 
 
 def _forward(fd: int) -> int:
-    """To the last bytes of a file; how many are passed over. A pipe has no end to go to."""
+    """Seek to the last MOST_BYTES of a file, and return the number of skipped bytes. A pipe is not seekable: 0."""
     try:
         return os.lseek(fd, max(0, os.fstat(fd).st_size - answer.MOST_BYTES), os.SEEK_SET)
     except OSError as error:
@@ -144,18 +144,19 @@ def _as_text(name: str, log: Log, findings: Sequence[Finding]) -> str:
     part = f" (of its last {counted(answer.MOST_BYTES, 'byte')}, or {answer.MOST_LINES} lines)" if log.skipped else ""
     if not findings:
         exception = catalogue.last_exception(log.text[-MOST_OF_END:])
-        gone_on = f"Its last exception, after which it goes on: {showing.printable(quoted((exception,))[0]):.300}\n" if exception else ""
-        return f"{name}: nothing in it is known{part}\n{gone_on}"
-    best, *others = findings
-    lines = [f"{_place(name, log, best)}: {answer.shown_line(best)}", *_told(best)]
-    shown = sorted(others, key=lambda finding: finding.number)[-MOST_SHOWN:]
+        last = f"The last exception in it: {showing.printable(quoted((exception,))[0]):.300}\n" if exception else ""
+        return f"{name}: no known error in it{part}\n{last}"
+    best, *rest = findings
+    lines = [f"{_place(name, log, best)}: {answer.shown_line(best)}", *_explanation(best)]
+    shown = sorted(rest, key=lambda finding: finding.number)[-MOST_SHOWN:]
     if shown:
-        lines += ["", f"Also known in it{part}:" if len(shown) == len(others) else f"Also known in it{part}, the last {MOST_SHOWN}:"]
+        title = f"Further known errors in it{part}"
+        lines += ["", f"{title}:" if len(shown) == len(rest) else f"{title}, the last {MOST_SHOWN}:"]
         lines += [f"  {_place(name, log, each)}: {each.error.name} ({each.error.kind}): {answer.shown_line(each):.100}" for each in shown]
     return "\n".join(lines) + "\n"
 
 
-def _told(best: Finding) -> list[str]:
+def _explanation(best: Finding) -> list[str]:
     error = best.error
     again = [f"  Again: {RETRY[error.retry]}"] if error.retry else []
     return [f"  {error.name} ({error.kind})", f"  {error.meaning}", f"  What to do: {error.remedy}", *again, f"  See {error.source}"]

@@ -1,4 +1,4 @@
-"""ranklaunch layout: Megatron's groups of ranks, and the node and the layers of each rank; starts nothing."""
+"""ranklaunch layout: show Megatron's groups of ranks, and the node and the layers of each rank; starts nothing."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ OPTIONS = (
     Option("--pp", "pp", "pipeline parallelism: ranks that divide the layers (default: 1)"),
     Option("--cp", "cp", "context parallelism: ranks that share each sequence (default: 1)"),
     Option("--ep", "ep", "expert parallelism: ranks that divide the experts (default: 1)"),
-    Option("--expert-tp", "expert_tp", "tensor parallelism of experts (default: that of the rest)"),
-    Option("--order", "order", f"which counts fastest from rank to rank, first to last (default: {ORDER})"),
-    Option("--slots", "slots", "ranks of each node: one number, or one for each node (default: 8, or all where there are fewer)"),
-    Option("--num-layers", "layers", "layers of the model, to be divided between the stages of a pipeline"),
+    Option("--expert-tp", "expert_tp", "tensor parallelism of experts (default: as --tp)"),
+    Option("--order", "order", f"order of the kinds of parallelism; the first changes fastest from rank to rank (default: {ORDER})"),
+    Option("--slots", "slots", "ranks of each node: one number, or one for each node (default: 8, or all if there are fewer)"),
+    Option("--num-layers", "layers", "layers of the model, to divide between the stages of a pipeline"),
     Option("--virtual-stages", "chunks", "virtual stages of each rank (default: 1)"),
-    Option("--first-stage-layers", "first", "layers of the first stage, where it has not as many as the others"),
-    Option("--last-stage-layers", "last", "layers of the last stage, where it has not as many as the others"),
+    Option("--first-stage-layers", "first", "layers of the first stage, if their number differs from the other stages"),
+    Option("--last-stage-layers", "last", "layers of the last stage, if their number differs from the other stages"),
     FORMAT,
 )
 PARSER = options.Parser("layout", __doc__ or "", USAGE, OPTIONS)
@@ -41,7 +41,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     pairs, words = PARSER.split(argv)
     values = dict(pairs)
     if words:
-        PARSER.refuse(f"{words[0]!r}: expected options alone")
+        PARSER.refuse(f"{words[0]!r}: expected only options")
     form = options.chosen(values, FORMAT, f"\nusage: {USAGE}")
     sys.stdout.write(_shown(_picture(values), form))
     return 0
@@ -57,7 +57,7 @@ def _picture(values: Mapping[str, str]) -> Picture:
     slots = _slots(values.get("slots", ""), world)
     problems = [*layout.problems(), *(stages.problems() if stages else ())]
     if sum(slots) != world:
-        problems.append(f"--slots {values['slots']}: nodes of so many make {sum(slots)} ranks, not {world}")
+        problems.append(f"--slots {values['slots']}: these nodes have {sum(slots)} ranks in all, expected {world} (--world-size)")
     if problems:
         raise ConfigError(problems)
     return Picture(layout, slots, stages)
@@ -67,14 +67,14 @@ def _stages(values: Mapping[str, str], pp: int) -> Stages | None:
     parts = [name for name in ("chunks", "first", "last") if name in values]
     if "layers" not in values:
         if parts:
-            PARSER.refuse(f"{_name(parts[0])} says how layers are divided: give --num-layers too")
+            PARSER.refuse(f"{_name(parts[0])} divides layers: give --num-layers too")
         return None
     first, last = (_number(values, name, 0) if name in values else None for name in ("first", "last"))
     return Stages(_number(values, "layers", 0), pp, _number(values, "chunks", 1), first, last)
 
 
 def _slots(text: str, world: int) -> tuple[int, ...]:
-    """One number for each node; of one alone, as many nodes as it takes."""
+    """Return the slots of each node. A single number holds for as many nodes as the ranks need."""
     try:
         numbers = [parse.positive(word) for word in (text or str(min(8, world))).split(",")]
     except ValueError as error:
@@ -82,13 +82,13 @@ def _slots(text: str, world: int) -> tuple[int, ...]:
     if len(numbers) > 1 or not text:
         return tuple(numbers) if len(numbers) > 1 else _even(world, numbers[0])
     if world % numbers[0]:
-        msg = f"--slots {text}: {world} ranks are not whole nodes of so many; give one number for each node, such as 8,8,4"
+        msg = f"--slots {text}: {world} ranks do not fill whole nodes; give one number for each node, such as 8,8,4"
         raise ConfigError(msg)
     return _even(world, numbers[0])
 
 
 def _even(world: int, slots: int) -> tuple[int, ...]:
-    """The last node has what is left."""
+    """Return the slots of each node; the last node has the remaining ranks."""
     whole, rest = divmod(world, slots)
     return (*[slots] * whole, *([rest] if rest else []))
 
@@ -114,7 +114,7 @@ def _name(value: str) -> str:
 
 def _shown(picture: Picture, form: str) -> str:
     if form == "json":
-        members = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in document(picture).items())  # a rank is not worth a line
+        members = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in document(picture).items())  # a line for each member
         return "{\n" + ",\n".join(members) + "\n}\n"
     if form == "svg":
         return drawn(picture)

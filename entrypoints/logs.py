@@ -1,4 +1,4 @@
-"""ranklaunch logs: the lines of all ranks of all nodes in the order of time."""
+"""ranklaunch logs: show the lines of all ranks of all nodes in the order of time."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from ranklaunch.system import disk
 OF_RANKS, OF_TIME = "[--rank R[,R-R]] [--node I] [--attempt K]", "[--since T] [--until T] [--tail N]"
 USAGE = f"ranklaunch logs [LOG_DIR] {OF_RANKS} {OF_TIME} [--follow] [--grep RE] [--times]"
 OPTIONS = (
-    Option("--rank", "rank", "of these ranks alone, such as 0,8-15"),
-    Option("--node", "node", "of this node alone"),
-    Option("--attempt", "attempt", "of this attempt (default: the newest)"),
-    Option("--since", "since", "from then on: 14:30, 2026-11-23T14:30 (UTC), or an age such as 10m", "T"),
-    Option("--until", "until", "until then; as --since", "T"),
-    Option("--tail", "tail", "the last N of these lines; with --follow, then go on", "N"),
-    Option("--follow", "follow", "go on while the job does, over restarts in place", ""),
-    Option("--grep", "grep", "lines alone in which this regular expression is found"),
-    Option("--times", "times", "when each line came stands before it, in UTC", ""),
+    Option("--rank", "rank", "show only these ranks, such as 0,8-15"),
+    Option("--node", "node", "show only this node"),
+    Option("--attempt", "attempt", "show this attempt (default: the newest)"),
+    Option("--since", "since", "show lines from this time on: 14:30, 2026-11-23T14:30 (UTC), or an age such as 10m", "T"),
+    Option("--until", "until", "show lines until this time, in the forms of --since", "T"),
+    Option("--tail", "tail", "show the last N of these lines; with --follow, then continue", "N"),
+    Option("--follow", "follow", "show new lines until the job ends, across restarts in place", ""),
+    Option("--grep", "grep", "show only lines that match this regular expression"),
+    Option("--times", "times", "show the time of each line before it, in UTC", ""),
 )
-FIRST_S = 600.0  # a job that is followed may not have begun
+FIRST_S = 600.0  # wait for a followed job to begin
 SAY_AGAIN_S = 30.0
-EVER = 1 << 62  # in microseconds
+EVER = 1 << 62  # later than any line, in microseconds
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -56,12 +56,12 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def _blocks(top: str, options: Mapping[str, str], look: Look) -> Iterator[bytes]:
-    """Yield lines as they are shown, and nothing while somebody waits for them."""
+    """Yield lines as they are shown, and b"" when the lines so far should be flushed because no more are there yet."""
     ranks, node, attempt = _ranks(options), _number(options, "node"), _number(options, "attempt")
     lines, follow, now = _number(options, "tail"), "follow" in options, time.time()
     for name in ("since", "until"):
-        _moment(options, name, now, [now])  # before a job is waited for
-    say = functools.partial(_say, said=set())
+        _moment(options, name, now, [now])  # refuse wrong times before the wait for a job
+    say = functools.partial(_say, shown_before=set())
     first = _first(top, attempt, node, follow, say)
     since, until = _between(options, now, first)
     view = View(look)
@@ -95,8 +95,7 @@ def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: C
 
 
 def _between(options: Mapping[str, str], now: float, folders: Iterable[Folder]) -> tuple[int, int]:
-    """Return the first and the last moment that are shown, in microseconds since 1970. folders: of
-    the job, whose day a time of day is of."""
+    """Return the first and the last moment to show, in microseconds since 1970. folders: the job's; a time of day is of its days."""
     times = _times(options, folders) or [now]
     since, until = (_moment(options, name, now, times) for name in ("since", "until"))
     if since is not None and until is not None and since > until:
@@ -106,7 +105,7 @@ def _between(options: Mapping[str, str], now: float, folders: Iterable[Folder]) 
 
 
 def _times(options: Mapping[str, str], folders: Iterable[Folder]) -> list[float]:
-    """Return times of lines of the job, in seconds since 1970, if a time of day is asked for; else none."""
+    """Return times of the job's lines in seconds since 1970, if an option is a time of day; else []."""
     if not any(moments.is_clock(options.get(name, "")) for name in ("since", "until")):
         return []
     paths = [path for folder in folders for _, path in search.rounds(folder.path)]
@@ -157,9 +156,9 @@ def _clock(at: int) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{microseconds // 1000:03d}Z "
 
 
-def _say(text: str, said: set[str]) -> None:
-    """Once."""
-    if text not in said:
-        said.add(text)
+def _say(text: str, shown_before: set[str]) -> None:
+    """Write a note to stderr, unless it was shown before."""
+    if text not in shown_before:
+        shown_before.add(text)
         sys.stderr.write(f"ranklaunch: {printable(text)}\n")
         sys.stderr.flush()

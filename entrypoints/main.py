@@ -1,4 +1,4 @@
-"""The console script: finds the command and turns every error into one message and the right exit code."""
+"""The console script: find the command, and turn every error into one message and the right exit code."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from typing import Any
 
 from ranklaunch import __version__
 
-# name: (module, what it does). Imported when it is the one asked for.
+# name: (module, meaning). Only the module of the chosen command is imported.
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "launch this node's part of the job: the container ENTRYPOINT"),
     "plan": ("plan", "show what run would do, and why; starts and writes nothing"),
-    "check": ("check", "what would make run fail, all of it at once; starts nothing"),
-    "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
-    "status": ("status", "how a running job stands: its nodes, its ranks, and what it waits for"),
+    "check": ("check", "show everything that would make run fail, at once; starts nothing"),
+    "simulate": ("simulate", "run a whole job on this machine, one run per node on 127.0.0.x"),
+    "status": ("status", "show a running job: its nodes, its ranks, and what it waits for"),
     "save": ("save", "ask all ranks of a running job to save"),
-    "stacks": ("stacks", "where the ranks of a running job are; it goes on"),
-    "report": ("report", "what happened in a job, and where its time went, from what it has left"),
-    "logs": ("logs", "the lines of all ranks of all nodes in the order of time, also while the job goes on"),
-    "tune": ("tune", "the fastest DeepSpeed configuration that fits, found by trying"),
-    "spec": ("spec", "a platform's job spec that runs this program"),
+    "stacks": ("stacks", "show where the ranks of a running job are; the job goes on"),
+    "report": ("report", "show what happened in a job, and where its time went, from its log folder"),
+    "logs": ("logs", "show the lines of all ranks of all nodes in the order of time, also of a running job"),
+    "tune": ("tune", "find the fastest DeepSpeed configuration that fits, by trying"),
+    "spec": ("spec", "write a platform's job spec that runs this program"),
     "template": ("template", "print a template that ranklaunch ships, or list them"),
-    "explain": ("explain", "what is known of the errors in a log, of any program"),
-    "layout": ("layout", "which ranks Megatron puts together, on which node each is, and which layers it has"),
+    "explain": ("explain", "show what is known of the errors in a log, of any program"),
+    "layout": ("layout", "show Megatron's groups of ranks, and the node and the layers of each rank"),
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
-    "completion": ("completion", "a script by which bash, zsh or fish completes these"),
+    "completion": ("completion", "write a completion script for bash, zsh or fish"),
 }
 
 NEEDED, MISSING = ("jinja2", "markupsafe"), 69
 INTERRUPTED = 130
-GONE = 1  # where nobody reads on
-TRY_AGAIN = 75  # that of errors.WaitError, which may not be there to be loaded
+GONE = 1  # exit code after a broken pipe
+TRY_AGAIN = 75  # exit code of errors.WaitError, whose module may fail to load
 REFUSES, NO_MEMORY = "ranklaunch: the system refuses, trying again may help", "no memory left"
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
 
 
 def script() -> None:
-    """What `ranklaunch` on the command line calls."""
+    """Run the command line; entry point of the console script."""
     try:
         code = _flushed(_started(sys.argv[1:]))
-    except KeyboardInterrupt:  # of those that start nothing: the others have handlers
+    except KeyboardInterrupt:  # only from commands that start nothing: the rest have handlers
         code = _flushed(INTERRUPTED)
-    except (OSError, MemoryError) as error:  # not even what says so can be loaded
+    except (OSError, MemoryError) as error:  # not even the modules for messages can be loaded
         code = _refused(error)
-    os._exit(code)  # not sys.exit: a name server that never answers must not hold a resolver's thread and with it the exit
+    os._exit(code)  # sys.exit would wait for a resolver's thread, which a silent name server may block
 
 
 def _started(argv: list[str]) -> int:
@@ -60,15 +60,15 @@ def _started(argv: list[str]) -> int:
     if supervises:
         from ranklaunch.system.signals import Signals
 
-        signals = Signals()  # before anything else is imported: from here on no stop request is lost
+        signals = Signals()  # before further imports: from here on no stop request is lost
     elif signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # planning makes no cycles, and looking for them costs a third of the time that a large rank table takes
+    gc.disable()  # planning makes no reference cycles, and collection takes a third of the time for a large rank table
     return main(argv, inherited_environment(), signals)
 
 
 def _flushed(code: int) -> int:
-    """Return the exit code, changed if stdout has not taken everything; a reader that has gone knows."""
+    """Return the exit code; another one if stdout has not taken all output. A broken pipe gets no message: its reader has gone."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -81,7 +81,7 @@ def _flushed(code: int) -> int:
 
 
 def _refused(error: Exception) -> int:
-    """Says so with nothing but what is loaded."""
+    """Report that the system refuses a resource, without importing a module. Returns the exit code."""
     try:
         os.write(2, f"{REFUSES}: {str(error) or NO_MEMORY}\n".encode(errors="replace"))
     except OSError:
@@ -90,7 +90,7 @@ def _refused(error: Exception) -> int:
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    """Runs one command; its exit code."""
+    """Run one command and return its exit code."""
     from ranklaunch.errors import DEFECT, RanklaunchError
 
     try:
@@ -101,13 +101,13 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     except SystemExit as leave:  # --help
         return int(leave.code or 0)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing more is said about it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python reports no second error at exit
         return GONE
     except Exception as error:
         if _is_shortage(error):
             return _refused(error)
         if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
-            return _fail(f"{error}: {sys.executable}, which runs ranklaunch, needs it: install ranklaunch there with pip", MISSING)
+            return _fail(f"{error}: {sys.executable}, which runs ranklaunch, needs this module: install ranklaunch there with pip", MISSING)
         import traceback
 
         return _fail(f"a defect in ranklaunch {__version__}; please report it with this:\n{traceback.format_exc()}", DEFECT)
@@ -161,14 +161,17 @@ def _fail(message: str, exit_code: int) -> int:
     try:
         sys.stderr.write(lines.encode(errors="backslashreplace").decode())
         sys.stderr.flush()
-    except OSError:  # nobody reads it, or its disk is full: the code still says it
+    except OSError:  # nobody reads stderr, or its disk is full: the exit code remains
         pass
     return exit_code
 
 
 def inherited_environment() -> dict[str, str]:
-    """Return the environment as given. Python itself may add LC_CTYPE at its start (PEP 538); ranks must not inherit this. Nor
-    can they inherit a variable without a name: Python starts nothing with one."""
+    """Return the environment as given, for ranks to inherit.
+
+    Left out are LC_CTYPE, if Python itself has added it at its start (PEP 538), and a variable without a name, with which Python cannot
+    start a process.
+    """
     env = {name: value for name, value in os.environ.items() if name}
     if "LC_CTYPE" in env:
         try:
@@ -182,27 +185,30 @@ def inherited_environment() -> dict[str, str]:
 
 
 def _open_standard_descriptors(supervises: bool) -> None:
-    """A closed stdout would lend its number to the next file that is opened, which would then receive the console's text."""
+    """Open closed standard descriptors, and make text streams of them.
+
+    A file opened later would get the number of a closed stdout, and with it the console's text.
+    """
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = _text(1, "standard output")
-    if supervises:  # a console that takes nothing must not hold up its ranks
+    if supervises:  # the supervisor writes to the console itself: a blocked console must not hold up its ranks
         sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
     else:
         sys.stderr = _text(2, "standard error")
 
 
 def _text(fd: int, name: str) -> io.TextIOWrapper:
-    """Whatever the locale says: plans, pages and JSON are UTF-8, and what no character set has is shown by its escapes."""
+    """Return a UTF-8 stream of a descriptor, in any locale. Text that UTF-8 cannot encode is escaped."""
     by_line = fd == 2 or os.isatty(fd)
     return io.TextIOWrapper(io.BufferedWriter(Whole(fd, name)), encoding="utf-8", errors="backslashreplace", line_buffering=by_line)
 
 
 class NotTakenError(OSError):
-    """What was to be shown cannot be written."""
+    """Output that cannot be written."""
 
 
 class Whole(io.RawIOBase):
@@ -223,15 +229,15 @@ class Whole(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        left = memoryview(data).cast("B")
-        size = len(left)
-        while left:
+        remaining = memoryview(data).cast("B")
+        size = len(remaining)
+        while remaining:
             try:
-                left = left[os.write(self._fd, left) :]
+                remaining = remaining[os.write(self._fd, remaining) :]
             except BlockingIOError:
-                room = select.poll()
-                room.register(self._fd, select.POLLOUT)
-                room.poll()
+                poll = select.poll()
+                poll.register(self._fd, select.POLLOUT)
+                poll.poll()
             except BrokenPipeError:
                 raise
             except OSError as error:

@@ -1,4 +1,4 @@
-"""ranklaunch plan: what run would do, and why. Starts and writes nothing."""
+"""ranklaunch plan: show what run would do, and why. Starts and writes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.plan.planning import Request, for_node, for_nodes, make_plan, named_node
 from ranklaunch.rank_wrapper import vscode
 
-MOST_FOUND = 12  # files of this machine that are listed
+MOST_FOUND = 12  # listed files of this machine
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -29,7 +29,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     command_line.own.check()
     files = Noted(command_line.request.files)
     request = replace(command_line.request, files=files, env=options.allocated(command_line))
-    for piece in _pieces(request, form, all_nodes, lambda plan: show.as_text(plan, verbose, _here(files, request.cwd, recorded, root))):
+
+    def as_text(plan: Plan) -> str:
+        return show.as_text(plan, verbose, _local_files(files, request.cwd, recorded, root))
+
+    for piece in _pieces(request, form, all_nodes, as_text):
         _write(piece)
     return 0
 
@@ -38,27 +42,27 @@ def _of_body(parser: options.JobParser, argv: list[str], env: Mapping[str, str])
     """Return the request of a body of ModelArts' API; None without --spec."""
     if SPEC.names[0] not in env and not any(word.partition("=")[0] == SPEC.option for word in argv):
         return None
-    from ranklaunch.cli import job_body  # few plans are of one
+    from ranklaunch.cli import job_body  # few plans need it
 
     return job_body.read(parser, argv, env)
 
 
-def _here(files: Noted, cwd: str, recorded: str, root: str) -> Iterator[str]:
-    """What was found on this machine, where the environment, or the files, are those of another."""
+def _local_files(files: Noted, cwd: str, recorded: str, root: str) -> Iterator[str]:
+    """Yield the files that were found on this machine, if the environment or the files are another machine's."""
     if not recorded and not root:
         return
-    yield f"{cwd}, from where relative paths are looked up"
-    # Of a package's files the folder says enough.
+    yield f"{cwd}, the start of relative paths"
+    # Files of packages are listed by their folder.
     paths = sorted({re.sub(r"(/(?:site|dist)-packages)/.*", r"\1", path) for path in files.found if not root or not path.startswith("/")})
     yield from paths[:MOST_FOUND]
     if len(paths) > MOST_FOUND:
         yield f"... and {len(paths) - MOST_FOUND} more"
     if paths and not root:
-        yield f"{ROOT.option} DIR looks these up below a folder of yours"
+        yield f"give {ROOT.option} DIR to look these up below a copy of the other machine's files"
 
 
 def _write(text: str) -> None:
-    """Bytes that are no UTF-8 come out as they came in."""
+    """Write a text to standard output. Bytes of the input that are not UTF-8 are written unchanged."""
     try:
         data = os.fsencode(text)
     except UnicodeEncodeError:
@@ -66,7 +70,7 @@ def _write(text: str) -> None:
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
-    else:  # replaced by something that takes text alone
+    else:  # replaced by an object that takes only text
         sys.stdout.write(os.fsdecode(data))
 
 
@@ -97,6 +101,6 @@ def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:
         return
     request = replace(request, files=Unchanged(request.files))
     job = make_plan(for_node(request, 0)).job
-    seen = for_nodes(request, ((node.task_index if node.task else node.index, node.task) for node in job.everyone))
-    # Those that take no part come last, wherever the platform has them.
-    yield from sorted(map(make_plan, seen), key=lambda plan: plan.job.node_index) if job.idle else map(make_plan, seen)
+    requests = for_nodes(request, ((node.task_index if node.task else node.index, node.task) for node in job.everyone))
+    # Idle nodes come last, independent of the platform's order.
+    yield from sorted(map(make_plan, requests), key=lambda plan: plan.job.node_index) if job.idle else map(make_plan, requests)

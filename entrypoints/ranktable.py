@@ -50,7 +50,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _validate(arguments: argparse.Namespace) -> int:
-    """validate FILE [--nodes N --devices M] [--format text|json]: every defect at once; exit code 0 or 78"""
+    """validate FILE [--nodes N --devices M] [--format text|json]: show every defect at once; exit code 0 or 78"""
     try:
         table = rank_tables.read(arguments.file)
         problems = rank_tables.unexpected(table, arguments.nodes, arguments.devices)
@@ -70,13 +70,13 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 
 def _convert(arguments: argparse.Namespace) -> int:
-    """convert FILE [--to VERSION] [--output FILE]: refused where something would be lost or invented"""
+    """convert FILE [--to VERSION] [--output FILE]: write another version; refused if data would be lost or invented"""
     rank_tables.write(ranktable.to_text(rank_tables.read(arguments.file), arguments.to), arguments.output)
     return 0
 
 
 def _make(arguments: argparse.Namespace) -> int:
-    """make --hosts HOSTS (--devices N[,N...] | --hccn FILE...): a table for a cluster that has no platform to make one"""
+    """make --hosts HOSTS (--devices N[,N...] | --hccn FILE...): make a table, for a cluster without a platform that does"""
     hosts = rank_tables.hosts_in(arguments.hosts)
     devices = rank_tables.devices_of(hosts, arguments.devices, arguments.device_ips, arguments.hccn or ())
     rank_tables.write(rank_tables.checked(make.text_of(make.make(hosts, devices), arguments.to)), arguments.output)
@@ -84,7 +84,7 @@ def _make(arguments: argparse.Namespace) -> int:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    """diff OLD NEW [--format text|json]: which ranks moved to other devices; exit code 0 when none did, 1 otherwise"""
+    """diff OLD NEW [--format text|json]: show ranks that moved to other devices; exit code 0 if there are none, 1 otherwise"""
     old, new = rank_tables.read(arguments.old), rank_tables.read(arguments.new)
     lines = list(show.differences(old, new))
     if arguments.format == "json":
@@ -101,10 +101,10 @@ def _number(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-Arguments = dict[str, dict[str, Any]]  # of argparse: what add_argument is given for each name
+Arguments = dict[str, dict[str, Any]]  # keywords of argparse's add_argument, by name of the argument
 
 _FILE: Arguments = {"file": {}}
-_OUTPUT: Arguments = {"--output": {"help": "where the table is written (default: standard output)"}}
+_OUTPUT: Arguments = {"--output": {"help": "file to write the table to (default: standard output)"}}
 _FORMAT: Arguments = {"--format": {"choices": ("text", "json"), "default": "text", "help": "text for people, json for tools"}}
 ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int], Arguments]] = {
     "show": (_show, {**_FILE, **_FORMAT}),

@@ -1,4 +1,4 @@
-"""ranklaunch report: what happened in a job, from what its nodes have left in a log folder; starts nothing, and asks nobody."""
+"""ranklaunch report: show what happened in a job, from the files of its nodes in a log folder; starts nothing, and asks no running job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USAGE = "ranklaunch report [LOG_DIR] [--format text|html|json|trace|prom] [--out
 FORMAT = options.of_formats("text", "html", "json", "trace", "prom")
 OPTIONS = (
     FORMAT,
-    Option("--output", "output", "file that it is written to, whole or not at all (default: standard output)", "FILE"),
+    Option("--output", "output", "file to write the report to, whole or not at all (default: standard output)", "FILE"),
 )
 
 
@@ -29,7 +29,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 def _shown(folder: str, form: str) -> Iterable[str]:
     """Return a report as pieces of one text."""
-    # Imported late: `ranklaunch completion`, which shells run at their start, needs OPTIONS alone.
+    # Imported late: `ranklaunch completion`, which shells run at their start, needs only OPTIONS.
     from ranklaunch.report import assembly
     from ranklaunch.report.formats import html, prom, text, trace
     from ranklaunch.report.model import as_json

@@ -11,7 +11,7 @@ from ranklaunch.system.signals import Signals
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     assert isinstance(signals, Signals), "run needs the process's signals: start it through script()"
     guard = guardian.divide(signals)
-    # Imported behind the division: the outer process, which only waits, stays small.
+    # Imported after the division, so that the outer process, which only waits, stays small.
     from ranklaunch.cli import launch
 
     return launch.main(argv, env, signals, guard)

@@ -1,4 +1,4 @@
-"""ranklaunch simulate: a whole job on this machine, one real `ranklaunch run` per node on 127.0.0.x."""
+"""ranklaunch simulate: run a whole job on this machine, with one real `ranklaunch run` per node on 127.0.0.x."""
 
 from __future__ import annotations
 

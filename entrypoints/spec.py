@@ -1,4 +1,4 @@
-"""ranklaunch spec: a platform's job spec that runs this program, on standard output; or, with --submit, sent to the platform."""
+"""ranklaunch spec: write a platform's job spec that runs this program to standard output; with --submit, also submit it."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def _folders(options: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, .
 
 
 def _write(text: str) -> None:
-    """UTF-8, whatever the locale is."""
+    """Write a text as UTF-8, in any locale."""
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode())
         sys.stdout.flush()
-    else:  # replaced by something that takes text alone
+    else:  # replaced by an object that takes only text
         sys.stdout.write(text)

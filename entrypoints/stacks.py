@@ -1,4 +1,4 @@
-"""ranklaunch stacks: where the ranks of a running job are, asked in any of its containers. All nodes take evidence, and the job goes on."""
+"""ranklaunch stacks: show where the ranks of a running job are, from any of its containers. All nodes collect evidence; the job goes on."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ranklaunch.control import client
 from ranklaunch.errors import WaitError, numbered
 
 USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
-OPTIONS = (Option("--all-nodes", "all_nodes", "the ranks of all nodes, not of this one alone", takes=""),)
+OPTIONS = (Option("--all-nodes", "all_nodes", "show the ranks of all nodes, not only of this one", takes=""),)
 NO_STACK = (
-    "no stack: its interpreter has ended or not begun, it is no CPython 3.8 or newer, was started with -I or -E, or the job with "
-    "RANKLAUNCH_STACKS=off; py-spy on PATH shows it where the container lets it look"
+    "no stack: the interpreter has ended or not begun, is no CPython 3.8 or newer, or was started with -I or -E; or the job has "
+    "RANKLAUNCH_STACKS=off; with py-spy on PATH there is one, if the container permits ptrace"
 )
-STOPPED = "no stack: the process is stopped, as by SIGSTOP, and answers nothing"
+STOPPED = "no stack: the process is stopped, as by SIGSTOP, and cannot answer"
 ADDRESS, NUMBERS = re.compile(r"0x[0-9a-fA-F]+"), re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
 LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|<frozen")
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     values, folder = options.Parser("stacks", __doc__ or "", USAGE, OPTIONS).folder(argv)
-    own = client.ask(folder, env, {"do": "status"}).get("node")
+    this_node = client.ask(folder, env, {"do": "status"}).get("node")
     answer = client.ask(folder, env, {"do": "stacks"})
     if "all_nodes" not in values:
-        answer = client.understood(partial(_of_node, own), answer)
-    text, lacking = client.lines(_text, answer), client.lines(_lacking, answer)
-    if lacking and not text:
-        raise WaitError(lacking.rstrip())
-    sys.stdout.write(text + lacking)
+        answer = client.understood(partial(_of_node, this_node), answer)
+    text, missing = client.lines(_text, answer), client.lines(_missing, answer)
+    if missing and not text:
+        raise WaitError(missing.rstrip())
+    sys.stdout.write(text + missing)
     return 0
 
 
@@ -43,26 +43,26 @@ def _of_node(node: object, answer: Mapping[str, Any]) -> dict[str, Any]:
     return {**parts, "silent": [silent for silent in answer["silent"] if silent == node]}
 
 
-def _lacking(answer: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"node {each['node']} could take no evidence: {each['why']}" for each in answer["failed"])
+def _missing(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"node {each['node']} could collect no evidence: {each['why']}" for each in answer["failed"])
     if answer["silent"]:
-        yield f"nothing came in time from {numbered(answer['silent'], 'node')}"
+        yield f"no answer in time from {numbered(answer['silent'], 'node')}"
 
 
 def _text(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Ranks that are at the same place once, the smallest groups first, for they stand out."""
+    """Yield each stack once, with all ranks that are there. The smallest groups come first: they are the conspicuous ones."""
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for rank in answer["ranks"]:
         groups.setdefault((rank["state"], _place(rank["stack"]), rank.get("exception", "")), []).append(rank)
-    for (state, _, raised), those in sorted(groups.items(), key=lambda item: len(item[1])):
-        first = those[0]
-        yield f"{numbered((rank['rank'] for rank in those), 'rank')} (state {state}):"
+    for (state, _, exception), ranks in sorted(groups.items(), key=lambda item: len(item[1])):
+        first = ranks[0]
+        yield f"{numbered((rank['rank'] for rank in ranks), 'rank')} (state {state}):"
         yield from (f"  {line}" for line in first["stack"].splitlines() or [STOPPED if state == "T" else NO_STACK])
-        if raised:
-            yield f"  it wrote down an exception: {raised}"
+        if exception:
+            yield f"  recorded exception: {exception}"
         yield f"  {first['file']}" if first["file"] else ""
 
 
 def _place(stack: str) -> str:
-    """Return what equal stacks have in common: lines of libraries may differ in numbers, lines of the program may not."""
+    """Return a key that equal stacks share: numbers in lines of libraries are masked, in lines of the program only addresses."""
     return "\n".join((NUMBERS if LIBRARY.search(line) else ADDRESS).sub("#", line) for line in stack.splitlines())

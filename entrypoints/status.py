@@ -1,4 +1,4 @@
-"""ranklaunch status: how a running job stands, asked in any of its containers: its nodes, its ranks, and what it waits for."""
+"""ranklaunch status: show a running job, from any of its containers: its nodes, its ranks, and what it waits for."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ranklaunch.errors import counted, numbered
 USAGE = "ranklaunch status [LOG_DIR] [--format text|json]"
 FORMAT = options.of_formats("text", "json")
 OPTIONS = (FORMAT,)
-MOST_LINES = 64  # of ranks; more are told in groups that are alike
-MOST_LAUNCHERS = 4  # that are named one by one
-LAST_S = 1e11  # seconds since 1970 that a calendar has
+MOST_LINES = 64  # one for each rank; more ranks are shown in groups
+MOST_LAUNCHERS = 4  # shown one by one
+LAST_S = 1e11  # seconds since 1970, the latest time that time.gmtime is asked for
 MOST_MORE = 8  # lines of one kind below the table
 COLUMNS = ("rank", "node", "pid", "state", "cpu s", "memory", "output", "silent", "step")
-AGES = (1, 5, 15, 60, 300, 900, 3600)  # seconds of silence by which groups are told apart
+AGES = (1, 5, 15, 60, 300, 900, 3600)  # seconds of silence that separate groups
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -37,7 +37,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def _hide(answer: Mapping[str, Any]) -> None:
-    """Hide secrets in what ranks wrote down: the supervisor has no time for that."""
+    """Hide secrets in the exceptions that ranks have recorded: the supervisor has no time for that."""
     for rank in answer["ranks"]:
         exception = rank.get("exception")
         if exception:
@@ -63,20 +63,20 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _nodes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Neighbours that stand alike are told once."""
-    for (phase, waiting, age), group in itertools.groupby(nodes, key=lambda node: (node["phase"], node["waiting"], _old(node["age_s"]))):
-        those = list(group)
-        names = numbered((node["node"] for node in those), "node")
-        host = f" ({those[0]['host']})" if len(those) == 1 else ""
+    """Yield the state of the nodes, with one line for neighbours in the same state."""
+    for (phase, waiting, age), group in itertools.groupby(nodes, key=lambda node: (node["phase"], node["waiting"], _age(node["age_s"]))):
+        members = list(group)
+        names = numbered((node["node"] for node in members), "node")
+        host = f" ({members[0]['host']})" if len(members) == 1 else ""
         yield f"  {names}{host}: {phase}{f', waiting for {waiting}' if waiting else ''}{age}"
 
 
 def _limit(silence: Mapping[str, Any] | None, ranks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """How long nothing has moved, or at least nobody has written, and when the hang alarm comes."""
+    """Yield the time without progress, or at least without output, and the limit of the hang alarm."""
     if not silence:
         return
     limit_s = silence["limit_s"]
-    then_s = silence.get("then_s", limit_s)  # an older job has none
+    then_s = silence.get("then_s", limit_s)  # an older ranklaunch has no then_s
     limit = f"hang alarm at {limit_s:g} s ({silence['setting']}){'' if then_s == limit_s else f', after the first step at {then_s:g} s'}"
     wrote = [rank["last_output_s"] for rank in ranks if isinstance(rank["last_output_s"], (int, float))]
     if silence["seconds"]:
@@ -87,22 +87,22 @@ def _limit(silence: Mapping[str, Any] | None, ranks: Iterable[Mapping[str, Any]]
 
 
 def _hang(hang: Mapping[str, Any], now: str) -> Iterator[str]:
-    """An alarm that stands, with the silence by now."""
+    """Yield a hang alarm, with the seconds of silence until now."""
     seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(hang["since"])).total_seconds()
     yield f"  hang alarm, last sign of life {seconds:.0f} s ago: {hang['reason']}"
     yield from (f"    {group}" for group in hang.get("groups", ()))
 
 
 def _launchers(launchers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the launchers with records of their own; of many, the number and the nodes of each kind."""
+    """Yield the launchers that have records of their own; if they are many, the number and the nodes of each kind."""
     known = list(launchers)
     if known and len(known) <= MOST_LAUNCHERS:
         yield f"  launchers: {', '.join(map(_launcher, known))}"
         return
-    alike: dict[tuple[str, str], list[int]] = {}
+    nodes_of: dict[tuple[str, str], list[int]] = {}
     for each in known:
-        alike.setdefault((each["name"], _end(each)), []).append(each["node"])
-    groups = [f"{counted(len(those), 'time')} {name} on {numbered(those, 'node')}{end}" for (name, end), those in alike.items()]
+        nodes_of.setdefault((each["name"], _end(each)), []).append(each["node"])
+    groups = [f"{counted(len(nodes), 'time')} {name} on {numbered(nodes, 'node')}{end}" for (name, end), nodes in nodes_of.items()]
     if groups:
         more = len(groups) - MOST_LAUNCHERS
         yield f"  launchers: {', '.join(groups[:MOST_LAUNCHERS])}{f' and {more} more' if more > 0 else ''}"
@@ -119,13 +119,13 @@ def _end(launcher: Mapping[str, Any]) -> str:
 
 
 def _more(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield lines from records: Pythons of ranks whose process in the table is another one, and exceptions."""
+    """Yield lines from records: the Python of a rank if the table shows another process of it, and exceptions."""
     heads = [rank for rank in ranks if rank.get("head") and rank["head"]["pid"] != rank["pid"]]
     raised = [rank for rank in ranks if rank.get("exception")]
-    for shown, of in ((heads, _head), (raised, _raised)):
+    for shown, line_of in ((heads, _head), (raised, _exception)):
         if shown:
             yield ""
-        yield from map(of, shown[:MOST_MORE])
+        yield from map(line_of, shown[:MOST_MORE])
         if len(shown) > MOST_MORE:
             yield f"and {counted(len(shown) - MOST_MORE, 'rank')} more"
 
@@ -136,17 +136,17 @@ def _head(rank: Mapping[str, Any]) -> str:
     return f"rank {rank['rank']} runs {head['program']} as process {head['pid']} on node {rank['node']}{by}"
 
 
-def _raised(rank: Mapping[str, Any]) -> str:
+def _exception(rank: Mapping[str, Any]) -> str:
     exception = rank["exception"]
     thread = f" in thread {exception['thread']}" if exception["from"] == "thread" else ""
-    return f"rank {rank['rank']} wrote down an exception{thread} at {_clock(exception['at'])} UTC: {exception['text']}"
+    return f"rank {rank['rank']} recorded an exception{thread} at {_clock(exception['at'])} UTC: {exception['text']}"
 
 
 def _clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(min(max(at, 0), LAST_S)))
 
 
-def _old(age: float | None) -> str:
+def _age(age: float | None) -> str:
     if age is None:
         return ", nothing heard of it"
     return f", {age:.0f} s ago" if age >= 1 else ""
@@ -168,17 +168,17 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _groups(ranks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Of very many: how many are alike, and which; the smallest groups first, for they stand out."""
-    alike: dict[tuple[str, str, str], list[int]] = {}
+    """Yield groups of ranks with the same state, silence and step. The smallest groups come first: they are the conspicuous ones."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
     for rank in ranks:
         step, silence = rank.get("step"), _silence(rank["last_output_s"], rank["output_bytes"])
-        alike.setdefault((rank["state"], silence, "" if step is None else f", step {step}"), []).append(rank["rank"])
-    for (state, silence, step), numbers in sorted(alike.items(), key=lambda item: len(item[1])):
+        groups.setdefault((rank["state"], silence, "" if step is None else f", step {step}"), []).append(rank["rank"])
+    for (state, silence, step), numbers in sorted(groups.items(), key=lambda item: len(item[1])):
         yield f"{numbered(numbers, 'rank')}: {state}, {silence}{step}"
 
 
 def _silence(seconds: float | None, written: int | None) -> str:
     if seconds is None:
-        return "no output yet" if written is not None else "what it writes is not known"
+        return "no output yet" if written is not None else "output unknown"
     most = next((age for age in AGES if seconds <= age), None)
     return f"wrote in the last {most} s" if most else f"silent for more than {AGES[-1]} s"

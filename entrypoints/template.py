@@ -1,4 +1,4 @@
-"""ranklaunch template: a template that ranklaunch ships, to copy from; without a name, the names of all."""
+"""ranklaunch template: print a template that ranklaunch ships, to copy from; without a name, list all names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def _text(name: str, known: Sequence[str]) -> str:
-    """Of a method's name, its command."""
+    """Return the text of a template; for a method's name, the template of its command."""
     path = name[len(OURS) :] if name.startswith(OURS) else name
     name_of_file = next((each for each in (path, f"{path}.j2", f"{path}/command.j2") if each in known), "")
     if not name_of_file:

@@ -104,8 +104,8 @@ SLIPS = (
     Slip("mode", {"mode": "ddp"}, "did you mean 'torchrun'?"),
     Slip("mode", {"mode": "mindspore"}, "did you mean 'msrun'?", NPU),
     # queues
-    Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "those of Kueue are scheduling.kueueQueue", "job-torchrun-gpu"),
-    Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "those of Kueue are scheduling.kueueQueue", "jobset-torchrun-gpu"),
+    Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "for a queue of Kueue, set scheduling.kueueQueue", "job-torchrun-gpu"),
+    Slip("scheduling.queue", {"scheduling": {"queue": "a"}}, "for a queue of Kueue, set scheduling.kueueQueue", "jobset-torchrun-gpu"),
     Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue"),
     Slip("scheduling.kueueQueue", {"scheduling": {"kueueQueue": "a"}}, "use scheduling.queue", "acjob-msrun-npu"),
     key("queue", "research", "scheduling.queue, or scheduling.kueueQueue with Kueue"),

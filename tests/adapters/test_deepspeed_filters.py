@@ -158,7 +158,7 @@ def test_a_node_that_takes_no_part_needs_nothing() -> None:
 
 
 def test_without_a_muster_nobody_would_tell_the_others() -> None:
-    assert "some nodes end when others have" in refusal("-e n1", RANKLAUNCH_MUSTER="off")
+    assert "some nodes wait for the end of the rest" in refusal("-e n1", RANKLAUNCH_MUSTER="off")
     assert not plan("-i n0:1@n1:1@n2:1", RANKLAUNCH_MUSTER="off").muster
 
 
@@ -215,7 +215,7 @@ def test_plans_of_all_nodes_come_in_the_order_of_the_job() -> None:
     assert found[1]["job"]["nodes"][1] == {"index": 1, "host": "n2", "slots": 3, "first_rank": 3, "devices": [1, 2, 3]}
     assert found[2]["job"]["idle"] == [{"index": 2, "host": "n0", "slots": 0, "first_rank": 6}]
     text = helpers.call("plan", "--node=0", "--log-dir=/logs", "train.py", env=env).out
-    assert "this node takes no part, n0, and ends when the others have\nidle      n0\n" in text
+    assert "this node takes no part, n0, and ends after the others\nidle      n0\n" in text
     assert "ranks 3 to 5 on devices 1,2,3" in helpers.call("plan", "--node=2", "--log-dir=/logs", "train.py", env=env).out
     checked = helpers.call("check", "--node=0", "--log-dir=/tmp", "true", env=env).out
     assert "a node that takes no part, 0 ranks here" in checked

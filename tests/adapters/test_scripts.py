@@ -253,7 +253,10 @@ def test_methods_that_start_once_are_left(method: str) -> None:
         ("accelerate launch --config_file three.yaml t.py", "its --num_machines is 3"),
         ("accelerate launch --config_file two.yaml t.py", "its --machine_rank is 0"),
         ("accelerate launch --config_file none.yaml t.py", ""),
-        ("msrun --worker_num=4 --local_worker_num=4 --master_addr n0 t.py", "its --worker_num, 4, is that of one node"),
+        (
+            "msrun --worker_num=4 --local_worker_num=4 --master_addr n0 t.py",
+            "its --worker_num and its --local_worker_num are both 4, which leaves no rank for another node",
+        ),
         ("llamafactory-cli train c.yaml", ""),
         ("composer -n 2 t.py", ""),
         ("torchrun --nnodes $(count) train.py", ""),

@@ -450,7 +450,10 @@ def test_other_methods_see_containers() -> None:
     plan = helpers.plan(modelarts("ps", 1), method="plain")
     assert (plan.job.node_index, plan.processes[0].rank, plan.job.world_size) == (3, 3, 4)
     assert not plan.warnings
-    assert any("method spawn takes the ps for nodes" in warning for warning in helpers.plan(modelarts(), method="spawn").warnings)
+    assert any(
+        "method spawn takes parameter servers (ps) for ordinary nodes" in warning
+        for warning in helpers.plan(modelarts(), method="spawn").warnings
+    )
 
 
 def test_a_job_of_one_task_is_as_before() -> None:

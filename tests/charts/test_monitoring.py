@@ -176,8 +176,11 @@ def test_logs_of_a_root_that_cannot_be_written_go_to_a_volume() -> None:
         ({"security": {"readOnlyRootFilesystem": False}}, "Its logs go with it: a volume of all pods, named by"),
         ({"env": {"RANKLAUNCH_LOG_DIR": "/logs"}}, "Its logs go with it: a volume of all pods, named by"),
         ({"env": {"RANKLAUNCH_LOG_DIR": "/data/logs"}}, "from the logs in /data/logs; of all nodes"),
-        ({"envFrom": [{"configMapRef": {"name": "a"}}]}, "Warning: security.readOnlyRootFilesystem: logs go where envFrom says"),
-        ({"restart": {"inPlace": 0}}, "Warning: hang.action=restart: as stop, for restart.inPlace is 0."),
+        (
+            {"envFrom": [{"configMapRef": {"name": "a"}}]},
+            "Warning: security.readOnlyRootFilesystem: logs cannot be written unless envFrom sets RANKLAUNCH_LOG_DIR",
+        ),
+        ({"restart": {"inPlace": 0}}, "Warning: hang.action=restart: acts as stop, because restart.inPlace is 0."),
         ({"engine": "volcano", "networkPolicy": {"enabled": False, "metricsNamespaces": []}}, "Warning: metrics.podMonitor: Volcano makes"),
         ({}, "exec $POD -c train -- ranklaunch save"),
         ({}, "port-forward $POD 9400"),

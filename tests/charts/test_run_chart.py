@@ -220,7 +220,7 @@ def test_notes_say_when_it_starts_anew(name: str, options: list[str], said: str)
 def test_notes_warn_of_restarts_in_place_beside_those_of_the_engine() -> None:
     words = ("--set", "restart.maxRestarts=2", "--set-string", "env.RANKLAUNCH_MAX_RESTARTS=3")
     done = helm("4", "install", "demo", RUN, "--values", case("volcano-torchrun-gpu"), *words, "--dry-run=client")
-    assert "RANKLAUNCH_MAX_RESTARTS=3 and restart.maxRestarts=2: what stays broken is tried 4 times in each of 3 starts" in done.stdout
+    assert "RANKLAUNCH_MAX_RESTARTS=3 and restart.maxRestarts=2: a permanent failure is tried 4 times in each of 3 starts" in done.stdout
 
 
 @every_case

@@ -202,7 +202,7 @@ def test_wrong_counts(as_process: Starter) -> None:
 @helpers.for_each([("--ps-hosts", "127.0.0.9"), ("--worker-hosts", "a,b"), ("--task", "ps")])
 def test_tasks_are_not_told(option: str, value: str) -> None:
     """Each container would take itself for the one that is told."""
-    with pytest.raises(UsageError, match=rf"{option}: simulate .* has N workers and N ps: leave it out"):
+    with pytest.raises(UsageError, match=rf"{option}: simulate .* makes N workers and N ps: leave it out"):
         of_nodes({}, option, value, "--method", "tensorflow")
 
 

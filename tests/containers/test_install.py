@@ -116,13 +116,13 @@ def test_removes_nothing_but_an_earlier_ranklaunch(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     assert "--bin" in refused("--bin", tmp_path / "own/bin", wheel)
     (tmp_path / "own/pyvenv.cfg").touch()  # an environment of somebody else's
-    assert "there is something else in it, which would be removed" in refused("--bin", tmp_path / "bin", wheel)
+    assert "it has other files, which would be removed" in refused("--bin", tmp_path / "bin", wheel)
     (tmp_path / "own/pyvenv.cfg").unlink()
     (tmp_path / "bin/ranklaunch").mkdir(parents=True)
-    assert f"there is a folder at {tmp_path}/bin/ranklaunch" in refused("--bin", tmp_path / "bin", wheel)
+    assert f"{tmp_path}/bin/ranklaunch is a folder" in refused("--bin", tmp_path / "bin", wheel)
     (tmp_path / "bin/ranklaunch").rmdir()
     (tmp_path / "link").symlink_to("own")
-    assert f"--prefix {tmp_path}/link: that is a link" in refused("--prefix", tmp_path / "link", "--bin", tmp_path / "bin", wheel)
+    assert f"--prefix {tmp_path}/link: a link" in refused("--prefix", tmp_path / "link", "--bin", tmp_path / "bin", wheel)
     inside = wheel.rename(tmp_path / "own" / wheel.name)
     assert "is in it, and would be removed" in refused("--bin", tmp_path / "bin", inside)
 
@@ -145,21 +145,24 @@ def test_of_several_wheels_none_is_taken(tmp_path: Path) -> None:
         (("--yaml",), "expected a wheel"),
         (("--prefix",), "--prefix: expected a value after it"),
         (("--python=python3", "."), "--python=python3: expected --python, --prefix or --bin with a value, or --yaml"),
-        (("0.2.0", "--yaml"), "--yaml: expected nothing after 0.2.0; options stand before it"),
-        (("v0.2.0",), "v0.2.0: there is no such file or folder; a version is written as 0.2.0"),
-        ((">=0.2",), ">=0.2: there is no such file or folder; a version is written as 0.2.0"),
+        (("0.2.0", "--yaml"), "--yaml: expected nothing after 0.2.0; put options before it"),
+        (("v0.2.0",), "v0.2.0: no such file or folder; a version has the form 0.2.0"),
+        ((">=0.2",), ">=0.2: no such file or folder; a version has the form 0.2.0"),
         (("--python", "false", "0.2.0"), "false: too old, or broken"),
-        (("/nowhere",), "/nowhere: there is no such file or folder"),
+        (("/nowhere",), "/nowhere: no such file or folder"),
         (("/usr",), "/usr: expected ranklaunch-*.whl or pyproject.toml in it"),
         (("--pyton", "python3", "."), "--pyton: expected --python, --prefix or --bin"),
         (("--python", "no-python", docker.CONTAINERS.parent), "no-python: not found"),
         (("--python", "false", docker.CONTAINERS.parent), "false: too old, or broken"),
         (("--python", "true", docker.CONTAINERS.parent), "true: too old, or broken"),
         (("--python", sys.executable, "--prefix", "/opt/x/../y", docker.CONTAINERS.parent), "expected a path without . and .."),
-        (("--python", sys.executable, "--prefix", "/opt/x//", "--bin", "/opt/x/bin", docker.CONTAINERS.parent), "environment's own"),
+        (
+            ("--python", sys.executable, "--prefix", "/opt/x//", "--bin", "/opt/x/bin", docker.CONTAINERS.parent),
+            "of the environment itself",
+        ),
         (("--python", sys.executable, "--prefix", "//", docker.CONTAINERS.parent), "--prefix /: expected a folder of its own"),
         (("--python", sys.executable, "--prefix", "own", docker.CONTAINERS.parent), "--prefix own: expected an absolute path"),
-        (("--python", sys.executable, "--prefix", "/a b", docker.CONTAINERS.parent), "--prefix /a b: only letters"),
+        (("--python", sys.executable, "--prefix", "/a b", docker.CONTAINERS.parent), "--prefix /a b: expected letters"),
     ],
     ids=lambda value: str(value)[:20],
 )

@@ -280,7 +280,7 @@ NOT_ASKED: dict[str, tuple[list[dict[str, object]], list[str], list[str]]] = {
     "one of two nodes": (
         [{**DEAF, "deaf": []}, OLD], [f"node 0: {NOT}: none runs here", "node 1: its ranks were asked to save by touching /x/y"], []
     ),
-    "nobody answers": ([], [], ["no node has answered in time: nobody is known to have been asked"]),
+    "nobody answers": ([], [], ["no node has answered in time: no rank is known to have been asked to save"]),
     "an answer to no question": ([{"node": 0}], [], [NONE]),
     "a stop alone": ([{"node": 0, "stop_in_s": 5}], ["the job is stopped in 5 s"], []),
 }  # fmt: skip

@@ -146,7 +146,7 @@ def test_nodes_that_do_not_answer_in_time_are_named(tmp_path: Path) -> None:
     assert list(save._text(answer)) == [
         "node 0: its ranks were asked a moment ago",
         "node 2: its ranks were asked a moment ago",
-        "nodes 1,3: no answer yet: whether the ranks there were asked is not known",
+        "nodes 1,3: no answer yet: it is not known whether the ranks there were asked",
         "the job is stopped in 5 s",
     ]
 
@@ -297,7 +297,7 @@ def test_whoever_asks_for_stacks_hears_why_there_are_none(as_process: Starter) -
     for words in ((), ("--all-nodes",)):
         found = asked("stacks", job.log_dir, *words)
         assert (found.returncode, found.stdout) == (75, "")
-        assert "node 0 could take no evidence: Not a directory" in found.stderr
+        assert "node 0 could collect no evidence: Not a directory" in found.stderr
     (folder / "evidence").unlink()
     job.err.wait_for("no evidence can be taken: Not a directory", 2)
     (folder / "evidence" / "node_0" / "3" / "summary.json").mkdir(parents=True)

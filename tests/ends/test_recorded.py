@@ -144,7 +144,7 @@ def test_a_rank_that_has_raised_and_is_held_by_a_thread(as_process: Starter, met
     text = asked("status", job.log_dir)
     assert f"UTC: {LINE.format(4)}" in text
     assert (" runs train.py as process " in text, "  launchers: " in text) == (False, method != "spawn")
-    assert f"it wrote down an exception: {LINE.format(4)}" in asked("stacks", job.log_dir)
+    assert f"recorded exception: {LINE.format(4)}" in asked("stacks", job.log_dir)
     summary = json.loads((job.attempt / "evidence" / "node_0" / "1" / "summary.json").read_text())
     assert [(each["rank"], each["pid"], each["text"]) for each in summary["exceptions"]] == [(1, rank["pid"], LINE.format(4))]
     job.send(signal.SIGTERM)
@@ -158,7 +158,7 @@ def test_ranks_below_a_shell(as_process: Starter) -> None:
     found = wait_for_status(job, "exception", 1)
     assert all(rank["head"]["pid"] != rank["pid"] for rank in found["ranks"] if rank["rank"] == 1)
     assert "rank 1 runs train.py as process " in asked("status", job.log_dir)
-    assert "it wrote down an exception" in asked("stacks", job.log_dir)
+    assert "recorded exception:" in asked("stacks", job.log_dir)
     job.send(signal.SIGTERM)
     assert job.end() == 143
     others = ends(job)["others"]

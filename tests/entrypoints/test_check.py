@@ -109,7 +109,7 @@ def test_a_whole_command_as_one_word_is_told_so() -> None:
 
 def test_options_behind_the_program_are_a_note(train: Path, tmp_path: Path) -> None:
     words = (*OWN, "--log-dir", str(tmp_path / "logs"), "--", str(train), "--slots", "2")
-    note = f"--slots behind {train} is an option of that program: those of ranklaunch stand before it"
+    note = f"--slots after {train} is passed to that program: put options of ranklaunch before it"
     found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})
     assert (found.code, found.err) == (0, "")
     assert f"\nnote: {note}\n" in found.out
@@ -119,7 +119,7 @@ def test_options_behind_the_program_are_a_note(train: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(("word", "option"), [("--nproc_per_node=2", "--slots"), ("--nnodes", "--nodes"), ("--node-rank", "--node")])
 def test_options_of_torchrun_behind_the_program_are_a_note(word: str, option: str, train: Path, tmp_path: Path) -> None:
     found = helpers.call("check", *OWN, "--log-dir", str(tmp_path / "logs"), "--", str(train), word, env={"PATH": os.environ["PATH"]})
-    said = f"{word.partition('=')[0]} behind {train} is an option of that program: {option} of ranklaunch stands before it"
+    said = f"{word.partition('=')[0]} after {train} is passed to that program: put {option}, ranklaunch's option, before it"
     assert f"\nnote: {said}\n" in found.out
     launcher = helpers.call(
         "check", "--log-dir", str(tmp_path / "logs"), "--", "torchrun", word, str(train), env={"PATH": os.environ["PATH"]}
@@ -134,7 +134,7 @@ def test_run_says_that_a_number_of_ranks_behind_the_program_is_none_of_its_own(s
     ours = [sys.executable, "-m", "ranklaunch", "run", *OWN, *words]
     found = subprocess.run(ours, env=dict(os.environ), capture_output=True, text=True, check=False)
     assert found.returncode == 0, found
-    assert found.stderr.count("warning: --slots behind true is an option of that program: those of ranklaunch stand before it") == said
+    assert found.stderr.count("warning: --slots after true is passed to that program: put options of ranklaunch before it") == said
 
 
 def test_problems_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_hosts_that_a_node_does_not_need_are_not_looked_up(train: Path, tmp_path
 def test_a_host_whose_own_name_stands_for_the_loopback_address(monkeypatch: pytest.MonkeyPatch, train: Path, tmp_path: Path) -> None:
     """As Debian's 127.0.1.1 does in /etc/hosts."""
     monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
-    note = "note: this host's own name, localhost, stands for "
+    note = "note: this host's own name, localhost, resolves to "
     assert note in named("192.0.2.1,192.0.2.2", train, tmp_path).out
     assert note not in named("192.0.2.1", train, tmp_path, node="0").out
     monkeypatch.setattr(socket, "gethostname", lambda: "192.0.2.2")
@@ -379,7 +379,7 @@ def test_run_gives_notes_about_this_machine_too(tmp_path: Path) -> None:
         ("spawn", "2", (64 << 20) + 4096, ""),
         ("spawn", "2", None, ""),
         ("spawn", "1", 64 << 20, ""),
-        ("ray", "1", 64 << 20, "64.0 MiB, and the object store of Ray, which does not fit there, goes to /tmp"),
+        ("ray", "1", 64 << 20, "64.0 MiB, which is too small for Ray's object store: it goes to /tmp"),
         ("ray", "8", 1 << 30, ""),
     ]
 )
@@ -402,9 +402,8 @@ def test_the_package_of_a_method(method: str, has: bool, tmp_path: Path) -> None
     (tmp_path / "opt/bin/python3.11").symlink_to(sys.executable)
     words = ("--python", "/opt/bin/python3.11", "--root", str(tmp_path), "--log-dir", str(tmp_path / "logs"), "--slots", "1")
     found = helpers.call("check", "--method", method, *words, env={"PATH": os.environ["PATH"]})
-    note = (
-        f"note: {method} is not among the packages of /opt/bin/python3.11: pip install {method} there; where .pth files lead was not looked"
-    )
+    remedy = f"pip install {method} there; paths in .pth files were not searched"
+    note = f"note: {method} is not among the packages of /opt/bin/python3.11: {remedy}"
     assert (note in found.out) != has, found
 
 

@@ -91,13 +91,13 @@ def test_what_a_program_went_on_after_is_said_where_nothing_is_known(tmp_path: P
     frame = '  File "t.py", line 3, in <module>\n    f()'
     raised = f"step 1\nTraceback (most recent call last):\n{frame}\nRuntimeError: boom --token=aVerySecretWord123"
     said = helpers.call("explain", str(log(tmp_path, raised, "step 2", "step 3", "step 4")))
-    last = "Its last exception, after which it goes on: RuntimeError: boom --token=***"
-    assert (said.code, said.out) == (1, f"{tmp_path / 'rank_0.log'}: nothing in it is known\n{last}\n")
+    last = "The last exception in it: RuntimeError: boom --token=***"
+    assert (said.code, said.out) == (1, f"{tmp_path / 'rank_0.log'}: no known error in it\n{last}\n")
 
 
 def test_nothing_known(tmp_path: Path) -> None:
     said = helpers.call("explain", str(log(tmp_path, "step 1")))
-    assert (said.code, said.out) == (1, f"{tmp_path / 'rank_0.log'}: nothing in it is known\n")
+    assert (said.code, said.out) == (1, f"{tmp_path / 'rank_0.log'}: no known error in it\n")
     found = helpers.call("explain", "--format=json", str(log(tmp_path)))
     assert (found.code, json.loads(found.out)["kind"]) == (1, "unknown")
 
@@ -120,7 +120,7 @@ def test_of_standard_input() -> None:
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:
-    for path, what in ((tmp_path / "none", "No such file or directory"), (tmp_path, "a folder, not a log: ranklaunch report ")):
+    for path, what in ((tmp_path / "none", "No such file or directory"), (tmp_path, "a folder, not a log: see `ranklaunch report ")):
         said = helpers.call("explain", str(path))
         assert (said.code, said.out) == (78, "")
         assert what in said.err
@@ -409,10 +409,10 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     packed = tmp_path / "rank_0.log.gz"
     packed.write_bytes(gzip.compress(OOM.encode()))
     found = helpers.call("explain", str(packed))
-    assert (found.code, found.err) == (78, f"ranklaunch: {packed}: it is compressed: zcat FILE | ranklaunch explain -\n")
+    assert (found.code, found.err) == (78, f"ranklaunch: {packed}: the file is compressed: zcat FILE | ranklaunch explain -\n")
     plain = tmp_path / "rank_1.log"
     plain.write_text(f"BZhao: started\n{OOM}\n")
     assert helpers.call("explain", str(plain)).code == 0
     found = helpers.call("explain", str(tmp_path))
-    why = f"a folder, not a log: ranklaunch report {tmp_path} tells why the job in it died"
+    why = f"a folder, not a log: see `ranklaunch report {tmp_path}` for why its job failed"
     assert (found.code, found.err) == (78, f"ranklaunch: {tmp_path}: {why}\n")

@@ -218,7 +218,7 @@ def test_a_library_that_is_not_installed_is_no_defect(monkeypatch: pytest.Monkey
     monkeypatch.setattr(plan, "main", broken)
     found = helpers.call("plan", "x.py")
     assert (found.code, found.out) == (69, "")
-    assert found.err.startswith(f"ranklaunch: No module named 'jinja2': {sys.executable}, which runs ranklaunch, needs it")
+    assert found.err.startswith(f"ranklaunch: No module named 'jinja2': {sys.executable}, which runs ranklaunch, needs this module")
 
 
 def test_every_line_of_a_message_is_marked() -> None:

@@ -192,7 +192,7 @@ def test_what_is_of_this_machine_is_said_of_another_ones_plan(tmp_path: Path, mo
     assert title not in helpers.call("plan", "x.py").out
     found = helpers.call("plan", "--env-file=env", "x.py").out
     listed = found.partition(title)[2].partition("\nvalues\n")[0].splitlines()
-    assert f"  {tmp_path}, from where relative paths are looked up" in listed
+    assert f"  {tmp_path}, the start of relative paths" in listed
     assert {f"  {tmp_path}/table.json", "  ma-pre-start.sh"} <= set(listed)
     (tmp_path / "root").mkdir()
     below = helpers.call("plan", "--env-file=env", "--root=root", "x.py").out.partition(title)[2].partition("\nvalues\n")[0]

@@ -51,7 +51,7 @@ def test_help_names_every_action() -> None:
         (["validate", "a", "--nodes", "0"], "argument --nodes"),
         (["convert", "a", "--to", "1.1"], "argument --to: invalid choice: '1.1'"),
         (["make", "--devices", "2"], "the following arguments are required: --hosts"),
-        (["make", "--hosts", "a,b"], "either --devices or --hccn must say which devices the servers have"),
+        (["make", "--hosts", "a,b"], "no devices given: expected --devices or --hccn"),
         (["make", "--hosts", "a,b", "--devices", "x"], "--devices 'x': "),
         (["make", "--hosts", "a,b", "--devices", "1,2,3"], "--devices has 3 numbers for 2 hosts: expected one, or one for each"),
         (["make", "--hosts", "10.0.0.0/22", "--devices", "4096"], "4186112 devices of all hosts, more than the 4000000"),
@@ -144,7 +144,7 @@ def test_a_name_of_a_file_does_not_move_the_cursor(groups: Path) -> None:
 def test_validate_says_everything_at_once(groups: Path) -> None:
     result = call("validate", groups, "--nodes", 3, "--devices", 8)
     assert result.code == 78
-    assert "2 nodes are in the table, expected 3" in result.err
+    assert "the table has 2 nodes, expected 3" in result.err
     assert "expected 8 devices on each node, but node 0 has 2, node 1 has 2" in result.err
 
 

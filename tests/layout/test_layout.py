@@ -71,8 +71,8 @@ def test_what_is_doubtful_is_said(capsys: pytest.CaptureFixture[str], argv: list
         (["--world-size", "16", "--pp", "4", "--num-layers", "32", "--virtual-stages", "3"], "pp 4 x 3 virtual stages"),
         (["--world-size", "16", "--pp", "4", "--num-layers", "32", "--first-stage-layers", "33"], "33 of them"),
         (["--world-size", "16", "--num-layers", "32", "--virtual-stages", "2"], "more than one stage"),
-        (["--world-size", "16", "--slots", "8,4"], "make 12 ranks, not 16"),
-        (["--world-size", "16", "--slots", "5"], "16 ranks are not whole nodes"),
+        (["--world-size", "16", "--slots", "8,4"], "these nodes have 12 ranks in all, expected 16"),
+        (["--world-size", "16", "--slots", "5"], "16 ranks do not fill whole nodes"),
     ],
 )
 def test_what_cannot_be_is_refused(argv: list[str], words: str) -> None:
@@ -90,7 +90,7 @@ def test_what_cannot_be_is_refused(argv: list[str], words: str) -> None:
         (["--world-size", "16", "--format", "xml"], "--format xml: expected text, json, svg"),
         (["--world-size", "16", "--slots", "a,b"], "--slots a,b: expected"),
         (["--world-size", "16", "--virtual-stages", "2"], "give --num-layers too"),
-        (["--world-size", "16", "x.py"], "expected options alone"),
+        (["--world-size", "16", "x.py"], "expected only options"),
     ],
 )
 def test_a_command_line_that_is_none(argv: list[str], words: str) -> None:

@@ -75,7 +75,7 @@ def test_what_does_not_fit(text: str, said: str) -> None:
     (problem,) = problems(text)
     assert problem.startswith("ds.json: ")
     assert said in problem
-    assert problem.endswith("; RANKLAUNCH_CHECK_BATCH=off where the program changes the numbers by itself")
+    assert problem.endswith("; set RANKLAUNCH_CHECK_BATCH=off if the program changes the numbers by itself")
 
 
 @pytest.mark.parametrize("args", [("--pipeline-parallel-size=2",), ("--tp", "2"), ("--mp_size", "2")])

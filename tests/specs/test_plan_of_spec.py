@@ -181,7 +181,7 @@ def test_a_rank_table_is_waited_for(body: Callable[..., Path], tmp_path: Path) -
 def test_a_flavor_without_a_size_asks_for_the_devices(body: Callable[..., Path]) -> None:
     path = body("--flavor", "special", *TWO)
     found = helpers.call("plan", "--spec", str(path))
-    said = "the flavor does not say how many devices a node has: give --slots N"
+    said = "the flavor does not tell the number of devices of a node: give --slots N"
     assert (found.code, found.err) == (78, f"ranklaunch: --spec {path}: {said}\n")
     assert [node["slots"] for node in plans(path, "--slots", "4")["job"]["nodes"]] == [4, 4]
 
@@ -227,7 +227,7 @@ WRONG = {
     ),
     "tasks": (
         put("tasks", [{"role": "learner"}]),
-        "tasks: expected a job whose nodes are all alike",
+        "tasks: expected a job with one kind of node, without tasks",
     ),
     "another command": (
         put(COMMAND, "python train.py"),
@@ -244,7 +244,7 @@ WRONG = {
     "an open quote": (put(COMMAND, "ranklaunch run 'x"), "No closing quotation"),
     "a variable of the image": (
         put(COMMAND, "ranklaunch run $CODE/x.py"),
-        "is not set by the body; --env-file FILE",
+        "is not set by the body; give the image's variables by --env-file FILE",
     ),
     "working folder": (
         put("algorithm.working_dir", "x"),
@@ -295,7 +295,7 @@ def test_the_command_line_is_wrong(tmp_path: Path, body: Callable[..., Path]) ->
     found = helpers.call("plan", "--spec", str(body(*TWO)), "train.py")
     assert (found.code, found.err.splitlines()[0]) == (
         2,
-        "ranklaunch: --spec has a program of its own: leave out train.py",
+        "ranklaunch: --spec names a job with its own program: leave out train.py",
     )
 
 

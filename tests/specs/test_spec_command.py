@@ -95,12 +95,12 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
 
 @pytest.mark.parametrize(
     ("codes", "says"),
-    [("[2,76]", "; after 76, with which a job without progress ends, it is not started anew"), ("[2]", ", after any exit code")],
+    [("[2,76]", "; after 76, the exit code of a job without progress, the job is not restarted"), ("[2]", ", after any exit code")],
 )
 def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(codes: str, says: str) -> None:
     words = ("spec", "jobset", *JOB[1:], "--env", "RANKLAUNCH_MAX_RESTARTS=3", "--set", f"restart.noRetryExitCodes={codes}")
     found = helpers.call(*words, "--set", "restart.maxRestarts=2", "--", "train.py")
-    assert f"restart.maxRestarts=2: what stays broken is tried 4 times in each of 3 starts{says}" in found.err
+    assert f"restart.maxRestarts=2: a permanent failure is tried 4 times in each of 3 starts{says}" in found.err
     assert "tried" not in helpers.call(*words, "--", "train.py").err
 
 
@@ -120,14 +120,14 @@ def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(codes: str
         ([*JOB, "--cmd", "x"], 2, "unknown option '--cmd'; here it is script, and args for its arguments"),
         ([*JOB, "--hepl"], 2, "unknown option '--hepl', did you mean '--help'?"),
         ([*JOB, "--nodes"], 2, "option --nodes: expected a value"),
-        ([*JOB, "--nodes", "--", "x"], 2, "option --nodes: expected a value, and found '--': write --nodes=-- if that is one"),
+        ([*JOB, "--nodes", "--", "x"], 2, "option --nodes: expected a value, found '--': write --nodes=-- if that is the value"),
         ([*JOB, "--submit=yes", "--", "x"], 2, "option --submit=yes: expected no value"),
         ([*JOB, "--values", "/nowhere/x.json", "--", "x"], 2, "--values /nowhere/x.json: no such file"),
         ([*JOB, "--set", "shm.enabled=maybe", "--", "x"], 2, "option --set shm.enabled='maybe': expected true or false"),
         ([*JOB, "--set", "args=[1]", "--set", "tolerations", "--", "x"], 2, "option --set 'tolerations': expected KEY=VALUE"),
         ([*JOB, "--env", "PATH", "--", "x"], 2, "option --env 'PATH': expected NAME=VALUE"),
         ([*JOB, "--env", "A=caf\udce9", "--", "x"], 78, "env"),
-        ([*JOB], 78, "script='', module='': neither is given: what is to run?"),
+        ([*JOB], 78, "script='', module='': neither is given; put the program at the end, after --"),
         ([*JOB, "--set", "module=m", "--set", "script=x.py"], 78, "module='m': both are given; leave one out"),
         (["job", "--", "x"], 78, "image.repository: required (--image)"),
         ([*JOB, "--set", "network.hostNetwork=true", "--set", "network.sshPort=22", "--", "x"], 78, "network.sshPort=22"),
@@ -146,7 +146,7 @@ def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(codes: str
         (["mpijob", *JOB[1:], "--method", "torchrun", "--", "x"], 78, "mode=torchrun: expected mpirun with mpijob"),
         (["trainjob", *JOB[1:], "--device-kind", "npu", "--devices", "0", "--", "x"], 78, "devicesPerNode=0"),
         (["trainjob", *JOB[1:], "--env", "PET_NNODES=2", "--", "x"], 78, "env.PET_NNODES: Kubeflow Trainer's own"),
-        (["trainjob", *JOB[1:], "--set", "trainer.runtime=r", "--max-restarts", "1", "--", "x"], 78, "restart.maxRestarts: that of"),
+        (["trainjob", *JOB[1:], "--set", "trainer.runtime=r", "--max-restarts", "1", "--", "x"], 78, "the runtime 'r' sets it"),
         (["trainjob", "--name", "1demo", "--image", "i", "--", "x"], 78, "name='1demo'"),
         (["jobset", "--name", "x" * 50, "--image", "i", "--nodes", "100", "--", "x"], 78, "50 characters, expected at most 45"),
         (["volcano", *JOB[1:], "--set", "scheduling.minAvailable=2", "--", "x"], 78, "scheduling.minAvailable=2: expected at most 1"),
@@ -158,7 +158,7 @@ def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(codes: str
         (["modelarts", *JOB[1:], "--flavor", "f", "--env", "A=" + "x" * 4097, "--", "x"], 78, "env.A: expected at most"),
         (["slurm", "--name", "a b", "--", "x"], 78, "name='a b'"),
         (["slurm", "--name", "a", "--set", "slurm.directives=[\"--x=1\\n#SBATCH --uid=0\"]", "--", "x"], 2, "slurm.directives"),
-        (["slurm", "--name", "a", "--deadline-s", "3600", "--max-restarts", "2", "--", "x"], 78, "slurm.time, for each start"),
+        (["slurm", "--name", "a", "--deadline-s", "3600", "--max-restarts", "2", "--", "x"], 78, "slurm.time, the limit of each start"),
         (["slurm", "--name", "a", "--deadline-s", "120", "--", "x"], 78, "deadlineSeconds=120: expected more than 120 s"),
         (["slurm", "--name", "a", "--deadline-s", "121", "--", "x"], 0, ""),
         (["slurm", "--name", "a", "--queue", "q", "--", "x"], 78, "scheduling.queue: Slurm's queues are partitions; use slurm.p"),

@@ -28,11 +28,11 @@ def refused(tmp_path: Path, text: str, suffix: str, *argv: str) -> str:
 
 
 YAML = [
-    ("volumes:\n- &v {name: d, self: *v}\n", "volumes.0.self: what begins in line 2 contains itself"),
-    ("env: &v {A: *v}\n", "env.A: what begins in line 1 contains itself"),
-    ("scheduling: &s\n  affinity: {podAffinity: [*s]}\n", "scheduling.affinity.podAffinity.0: what begins in line 1"),
-    ("env: &v {<<: *v, A: x}\n", "env.<<: what begins in line 1 contains itself"),
-    (BOMB, "volumes.0.a6: more than 100000 values, once aliases"),
+    ("volumes:\n- &v {name: d, self: *v}\n", "volumes.0.self: the value that begins in line 2 contains itself"),
+    ("env: &v {A: *v}\n", "env.A: the value that begins in line 1 contains itself"),
+    ("scheduling: &s\n  affinity: {podAffinity: [*s]}\n", "scheduling.affinity.podAffinity.0: the value that begins in line 1"),
+    ("env: &v {<<: *v, A: x}\n", "env.<<: the value that begins in line 1 contains itself"),
+    (BOMB, "volumes.0.a6: more than 100000 values, with every alias expanded"),
     (f"args: [{'x,' * 100_001}]\n", "more than 100000 values\n"),
     ("nodes: 2\nname: x\nnodes: 4\n", "nodes: given twice, in lines 1 and 3"),
     ("env:\n  A: x\n  'A': y\n", "env.A: given twice, in lines 2 and 3"),
@@ -179,8 +179,8 @@ def test_whole_numbers_are_those_of_json_schema(number: object, code: int, tmp_p
 @pytest.mark.parametrize(
     ("values", "told", "last"),
     [
-        ({f"k{i}": 1 for i in range(5000)}, 21, "values: and 4980 more keys that are unknown"),
-        ({"device": {f"k{i}": 1 for i in range(5000)}}, 21, "device: and 4980 more keys that are unknown"),
+        ({f"k{i}": 1 for i in range(5000)}, 21, "values: and 4980 more unknown keys"),
+        ({"device": {f"k{i}": 1 for i in range(5000)}}, 21, "device: and 4980 more unknown keys"),
         ({"podTemplate": {f"k{i}": 1 for i in range(5000)}}, 21, "podTemplate: and more of these"),
     ],
 )

@@ -66,7 +66,7 @@ def test_modelarts_has_none_and_says_so() -> None:
     ("kind", "options", "said"),
     [
         ("job", ("--env", "RANKLAUNCH_JOB_UID=x"), f"env.RANKLAUNCH_JOB_UID: made from {DERIVED['RANKLAUNCH_JOB_UID']}; set that"),
-        ("job", ("--env", "RANKLAUNCH_SECRET=x"), "env.RANKLAUNCH_SECRET: that of muster.secretName"),
+        ("job", ("--env", "RANKLAUNCH_SECRET=x"), "env.RANKLAUNCH_SECRET: muster.secretName sets it too"),
         ("slurm", (), "muster.secretName"),
     ],
 )

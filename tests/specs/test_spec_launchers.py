@@ -26,7 +26,7 @@ CASES = {
     "mpirun": ("slurm", TWO, "mpirun -np 16 python t.py", "one starts the ranks of all nodes", "--method mpirun -- t.py"),
     "mode": ("slurm", ("--method", "torchrun"), "torchrun t.py", "mode=torchrun would start torchrun", "--method torchrun -- t.py"),
     "mpijob": ("mpijob", IMAGE, "mpirun t.py", "mode=mpirun would start mpirun", "--method mpirun -- t.py"),
-    "ray": ("slurm", (*TWO, "--method", "ray"), "ray symmetric-run -- python t.py", "mode=ray has a cluster", "--method ray -- t.py"),
+    "ray": ("slurm", (*TWO, "--method", "ray"), "ray symmetric-run -- python t.py", "mode=ray starts a cluster", "--method ray -- t.py"),
     "own": ("slurm", (), "ranklaunch run t.py", "would start the same job below this one", "-- t.py, without ranklaunch run"),
 }
 

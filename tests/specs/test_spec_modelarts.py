@@ -95,7 +95,7 @@ def test_a_shell_of_the_program_s_own_replaces_variables(program: tuple[str, ...
     ("options", "said"),
     [
         (("--deadline-s", "3601"), "lifecycle.deadlineSeconds=3601: ModelArts counts hours; the job is stopped after 2 hours"),
-        (("--set", "lifecycle.gracePeriodSeconds=600"), "lifecycle.gracePeriodSeconds=600: the ranks' alone"),
+        (("--set", "lifecycle.gracePeriodSeconds=600"), "lifecycle.gracePeriodSeconds=600: only ranks get it"),
         (("--deadline-s", "7200", "--set", "lifecycle.gracePeriodSeconds=30"), ""),
     ],
 )
@@ -107,9 +107,9 @@ def test_what_the_platform_does_otherwise_is_said(options: tuple[str, ...], said
 
 @helpers.for_each(
     [
-        ("MA_RUN_METHOD=torchrun", "set env.RANKLAUNCH_METHOD, which says the same"),
-        ("MA_EXTRA_TORCHRUN_PARAMS=--tee=3", "set env.RANKLAUNCH_EXTRA_TORCHRUN_PARAMS, which says the same"),
-        ("MA_TORCHRUN_MASTER_PORT=1234", "set env.RANKLAUNCH_MASTER_PORT, which says the same"),
+        ("MA_RUN_METHOD=torchrun", "set env.RANKLAUNCH_METHOD, which means the same"),
+        ("MA_EXTRA_TORCHRUN_PARAMS=--tee=3", "set env.RANKLAUNCH_EXTRA_TORCHRUN_PARAMS, which means the same"),
+        ("MA_TORCHRUN_MASTER_PORT=1234", "set env.RANKLAUNCH_MASTER_PORT, which means the same"),
         ("MA_NUM_HOSTS=2", "leave it out"),
         ("ENABLE_HTTPS=1", "leave it out"),
     ]
@@ -118,7 +118,7 @@ def test_names_that_the_platform_keeps_for_itself_are_warned_of(variable: str, i
     found = helpers.call("spec", *JOB, "--env", variable, "--", "train.py")
     name = variable.partition("=")[0]
     assert (found.code, found.err) == (
-        0, f"ranklaunch: warning: env.{name}: ModelArts keeps this name for itself, and a job that sets it may not start: {instead}\n"
+        0, f"ranklaunch: warning: env.{name}: ModelArts reserves this name, and a job that sets it may not start: {instead}\n"
     )  # fmt: skip
     assert json.loads(found.out)["algorithm"]["environments"][name]
 
@@ -163,7 +163,10 @@ def test_the_platforms_own_retries_are_asked_for() -> None:
         "fault-tolerance/job-retry-num": "2", "fault-tolerance/job-unconditional-retry": "true",
     }  # fmt: skip
     found = helpers.call("spec", *JOB, "--device-kind", "cpu", *hang, "--", "train.py")
-    assert (found.code, "modelarts.hangRetry: ModelArts looks for hangs in jobs with GPUs or NPUs alone" in found.err) == (78, True)
+    assert (found.code, "modelarts.hangRetry: ModelArts detects hangs only in jobs with GPUs or NPUs; leave it out" in found.err) == (
+        78,
+        True,
+    )
 
 
 def test_a_variable_that_is_made_from_a_value_is_refused_with_its_option() -> None:
@@ -179,8 +182,8 @@ def test_an_image_in_one_text_is_refused_with_its_map(tmp_path: Path) -> None:
     assert (found.code, '{"repository": "org/train", "tag": "1.4"}' in found.err) == (78, True)
 
 
-RETRIES = "restart.maxRestarts=2: ModelArts starts the job anew after a fault that it detects"
-HANGS = "modelarts.hangRetry: ModelArts may take what ranklaunch reads and writes for life"
+RETRIES = "restart.maxRestarts=2: ModelArts restarts the job only after a fault that it detects"
+HANGS = "modelarts.hangRetry: ModelArts may take ranklaunch's own reads and writes for a sign of life"
 ALWAYS = ("--set", "modelarts.unconditionalRetry=true")
 WARNED = {
     "retries": (("--max-restarts", "2"), RETRIES),
@@ -192,11 +195,11 @@ WARNED = {
     ),
     "restart after a hang": (
         ("--env", "RANKLAUNCH_HANG=restart"),
-        "env.RANKLAUNCH_HANG=restart: as stop, for restart.inPlace is 0",
+        "env.RANKLAUNCH_HANG=restart: acts as stop, because restart.inPlace is 0",
     ),
     "both retry": (
         ("--set", "restart.inPlace=2", *ALWAYS),
-        "RANKLAUNCH_MAX_RESTARTS=2 and modelarts.unconditionalRetry: what stays broken is tried 3",
+        "RANKLAUNCH_MAX_RESTARTS=2 and modelarts.unconditionalRetry: a permanent failure is tried 3",
     ),
     "ARF": (("--env", "MS_ENABLE_TFT={ARF:1}"), "env.MS_ENABLE_TFT has ARF, with which live ranks"),
 }

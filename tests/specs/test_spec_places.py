@@ -73,12 +73,16 @@ REFUSED = {
     "an NPU": ("dstack", ("--device-kind", "npu"), "device.kind=npu: expected gpu or cpu with dstack"),
     "dstack's own text": ("dstack", ("--env", "A=${{ x }}"), "env.A: '${{ x }}': dstack puts values of its own in place of ${{"),
     "Flux's own text": ("flux", ("--env", "A={{id}}"), "env.A: '{{id}}': flux puts values of its own in place of {{"),
-    "an array": ("pbs", ("--set", 'batch.directives=["-J 0-9"]'), "'-J 0-9': an array's jobs have one number"),
+    "an array": ("pbs", ("--set", 'batch.directives=["-J 0-9"]'), "'-J 0-9': all jobs of an array would get the same ports"),
     "a secret that is none": ("dstack", ("--set", 'cloud.secrets={"A": "my secret"}'), "expected the name of a secret of dstack's"),
     "a secret in clear": ("sky", ("--set", 'cloud.secrets={"A": "hunter2"}'), "cloud.secrets.A: expected an empty text with sky"),
     "twice a variable": ("sky", ("--env", "A=1", "--set", 'cloud.secrets={"A": ""}'), "cloud.secrets.A: there is a variable of this name"),
-    "restarts that are not counted": ("dstack", ("--max-restarts", "2"), "restart.maxRestarts: dstack starts a task anew for a time"),
-    "restarts of a batch system": ("pbs", ("--max-restarts", "2"), "restart.maxRestarts: the system starts a job anew after lost hosts"),
+    "restarts that are not counted": ("dstack", ("--max-restarts", "2"), "restart.maxRestarts: dstack retries a task for a duration"),
+    "restarts of a batch system": (
+        "pbs",
+        ("--max-restarts", "2"),
+        "restart.maxRestarts: the batch system restarts a job only after lost hosts",
+    ),
     "a queue of Kubernetes": ("lsf", ("--queue", "gpu"), "scheduling.queue: use batch.queue"),
     "an image on a host": ("flux", ("--image", "t:1"), "image.repository: the program runs on the hosts themselves"),
     "slots twice": ("lsf", ("--set", 'batch.directives=["-n 4"]'), "batch.directives: '-n 4': the script has -n already, by nodes"),
@@ -91,7 +95,7 @@ REFUSED = {
     "Slurm's lines": ("flux", ("--set", 'slurm.setup=["true"]'), "slurm.setup: use batch.setup"),
     "no /dev/shm": ("dstack", ("--set", "shm.enabled=false"), "shm.enabled: dstack has no place for it; leave it out"),
     "RDMA": ("sky", ("--set", "network.rdma.count=2"), "network.rdma.count: sky has no place for it; leave it out"),
-    "memory of LSF": ("lsf", ("--memory", "1Gi"), "resources.memory: its unit is the cluster's"),
+    "memory of LSF": ("lsf", ("--memory", "1Gi"), "resources.memory: the unit depends on the cluster"),
 }
 
 

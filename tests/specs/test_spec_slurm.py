@@ -108,8 +108,8 @@ def test_folders_of_the_node_are_mounted() -> None:
 
 @helpers.for_each(
     [
-        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath, which alone"),
-        ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': nobody would create it with slurm"),
+        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath; no other volume"),
+        ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': slurm does not create it"),
         ({"name": ["d"], "hostPath": {"path": "/d"}}, {}, "volumes: ['d']: expected a name and a hostPath"),
         ({"hostPath": {"path": "/d"}}, {"name": {}, "subPath": 5, "readOnly": "yes"}, "volumeMounts: {}: expected a relative subPath"),
         ({"hostPath": {"path": "/d"}}, {"subPath": "/e"}, "volumeMounts: 'd': expected a relative subPath"),
@@ -117,7 +117,7 @@ def test_folders_of_the_node_are_mounted() -> None:
         ({"hostPath": {"path": "/a,b"}}, {}, "expected a hostPath.path from the root without commas"),
         ({"hostPath": {"path": "/d"}}, {"name": "e"}, "volumeMounts: name 'e': no volume of this name"),
         ({"hostPath": {"path": "/d"}}, {"mountPath": "/a:ro"}, "volumeMounts: 'd': expected a mountPath"),
-        ({"hostPath": {"path": "/d"}}, {"subPathExpr": "$(X)"}, "volumeMounts: 'd': subPathExpr: nothing of this kind with slurm"),
+        ({"hostPath": {"path": "/d"}}, {"subPathExpr": "$(X)"}, "volumeMounts: 'd': subPathExpr: slurm has no such option of a mount"),
     ]
 )
 def test_what_cannot_be_mounted_is_refused(volume: dict[str, Any], mount: dict[str, Any], said: str) -> None:
@@ -175,7 +175,7 @@ def test_options_of_srun() -> None:
 
 @pytest.mark.parametrize("option", ["--ntasks=8", "--nodes=1", "--wait=60", "--kill-on-bad-exit=1", "--container-image=x"])
 def test_options_of_srun_that_the_script_has_are_refused(option: str) -> None:
-    assert f"slurm.srunOptions: {option!r}: the script's own (" in refusals(srunOptions=[option])
+    assert f"slurm.srunOptions: {option!r}: the script sets it itself (" in refusals(srunOptions=[option])
 
 
 def test_options_of_srun_that_would_hide_what_the_script_sets_are_refused() -> None:
@@ -259,7 +259,7 @@ def test_time_signal_and_requeue_go_together() -> None:
 @pytest.mark.parametrize(
     ("options", "values", "said"),
     [
-        (("--max-restarts", "1", "--deadline-s", "3600"), {}, "slurm.time, for each start, goes with restart.maxRestarts"),
+        (("--max-restarts", "1", "--deadline-s", "3600"), {}, "with restart.maxRestarts set slurm.time, the limit of each start"),
         (("--deadline-s", "3600"), {"time": "60"}, "slurm.time='60': expected one of the two"),
         ((), {"time": "2h"}, "slurm.time='2h': expected minutes, hours:minutes:seconds or days-hours"),
         ((), {"time": "2"}, "slurm.time=2: expected more than 120 seconds"),
@@ -400,7 +400,7 @@ def test_a_signal_that_the_script_alone_would_get_is_said(signal: str) -> None:
     """With pyxis the script cannot ask ranklaunch."""
     options = {"container": "pyxis"} if "USR1" in signal else {}
     found = spec("--image", "train:1", directives=[f"--signal={signal}"], **options)
-    assert "--signal=B: reaches the script alone" in found.err
+    assert "--signal=B: reaches only the script" in found.err
     assert "ranklaunch save" not in found.out
 
 
@@ -425,7 +425,7 @@ def test_ranks_save_before_the_limit(values: dict[str, Any], signal: str, deadli
     found = spec("--max-restarts", "1", time="12:00:00", save__signal="USR1", **values)
     save = f'ranklaunch save "$RANKLAUNCH_LOG_DIR" --deadline {deadline} ||'
     assert (found.code, saving(found.out)) == (0, [f"trap is_warned=1 {signal}", save])
-    assert ["seconds for a save" in line for line in found.err.splitlines()] == [True] * (deadline < 20)
+    assert ["seconds are little for a save" in line for line in found.err.splitlines()] == [True] * (deadline < 20)
     asked = [line.partition("=")[2] for line in found.out.splitlines() if line.startswith("#SBATCH --signal=")]
     wanted = values.get("directives", [f"--signal=B:USR1@{values.get('saveBefore')}"])
     assert asked == [wanted[0].partition("=")[2]]
@@ -479,7 +479,7 @@ def test_a_save_without_a_requeue_is_said() -> None:
 )
 def test_a_save_that_nobody_is_asked_for_or_without_a_limit_is_said(values: dict[str, Any], unasked: bool, unlimited: bool) -> None:
     err = spec("--max-restarts", "1", **values).err
-    assert ("no rank is asked to save" in err, "no time limit is set" in err) == (unasked, unlimited), err
+    assert ("ranks are only stopped, and not asked to save before" in err, "no time limit is set" in err) == (unasked, unlimited), err
 
 
 @helpers.for_each(

@@ -50,7 +50,7 @@ def suspect(code: int = 1, *lines: str) -> Suspect:
 )
 def test_options_behind_the_program_are_noted_where_it_refuses_them(found: Suspect, args: tuple[str, ...], noted: bool) -> None:
     notes = judge.notes(helpers.plan({}, *args), FAILED, [found])
-    assert any("those of ranklaunch stand before it" in note.text for note in notes) == noted
+    assert any("put options of ranklaunch before it" in note.text for note in notes) == noted
 
 
 def test_the_first_suspect_of_a_rank_needs_no_end_of_its_launcher() -> None:

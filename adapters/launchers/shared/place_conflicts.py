@@ -128,10 +128,13 @@ class _Words:
         return "" if fits else f"and its {self.row.nodes} is {clipped(text)}"
 
     def workers_of_one_node(self) -> str:
-        """msrun: as many ranks in all as on this node."""
-        of_all = self.values.get("--worker_num", "")
-        wrong = self.row.options == "msrun" and of_all.isdigit() and of_all == self.values.get("--local_worker_num", "")
-        return f"and its --worker_num, {of_all}, is that of one node" if wrong else ""
+        """Return a contradiction if an msrun of several nodes starts all its ranks on this one.
+
+        The right number of ranks of a node is not known here, so either option may be the wrong one.
+        """
+        total = self.values.get("--worker_num", "")
+        wrong = self.row.options == "msrun" and total.isdigit() and total == self.values.get("--local_worker_num", "")
+        return f"and its --worker_num and its --local_worker_num are both {total}, which leaves no rank for another node" if wrong else ""
 
     def other_index(self) -> str:
         text = self.values.get(self.row.node, "") if self.is_static else ""

@@ -102,7 +102,7 @@ DisruptionTarget TerminationTarget
 {{- if and (eq $place "initContainers") (not $container.restartPolicy) }}
 {{- range list "lifecycle" "livenessProbe" "readinessProbe" "startupProbe" }}
 {{- if hasKey $container . }}
-- {{ printf "%s.%s: this one ends before the program starts; use extraContainers" $path . | toJson }}
+- {{ printf "%s.%s: an init container ends before the program starts; use extraContainers" $path . | toJson }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -148,7 +148,7 @@ DisruptionTarget TerminationTarget
 {{- else if and $beside (contains ":" (splitList "/" $image.repository | last)) }}
 - {{ printf "image.repository: %s: it has a tag, and %s: leave one of the two out" $image.repository $beside | toJson }}
 {{- else if regexMatch "[A-Z]" (regexReplaceAll "^(?:localhost|[^/]*[.:][^/]*)/" $image.repository "") }}
-- {{ printf "image.repository: %s: expected small letters behind the registry's name" $image.repository | toJson }}
+- {{ printf "image.repository: %s: expected small letters after the registry's name" $image.repository | toJson }}
 {{- end }}
 {{- range .security.capabilities }}
 {{- if hasPrefix "CAP_" . }}
@@ -171,7 +171,7 @@ DisruptionTarget TerminationTarget
 {{- if and (hasKey $given "hostUsers") (eq (toString $given.hostUsers) "false") }}
 {{- range $name, $shared := dict "hostNetwork" .hostNetwork "hostPID" $given.hostPID "hostIPC" $given.hostIPC }}
 {{- if $shared }}
-- {{ printf "podTemplate.hostUsers: false: expected no %s, for users of the host's are in it" $name | toJson }}
+- {{ printf "podTemplate.hostUsers: false: expected no %s: Kubernetes refuses a user namespace together with it" $name | toJson }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -189,10 +189,10 @@ DisruptionTarget TerminationTarget
 {{- range $index, $each := .given }}
 {{- $path := printf "%s[%d]" $.path $index }}
 {{- if and (eq (toString $each.operator) "Exists") $each.value }}
-- {{ printf "%s.value: with operator Exists there is none" $path | toJson }}
+- {{ printf "%s.value: expected none with operator Exists" $path | toJson }}
 {{- end }}
 {{- if not (or $each.key (eq (toString $each.operator) "Exists")) }}
-- {{ printf "%s.key: required, but with operator Exists" $path | toJson }}
+- {{ printf "%s.key: required, unless operator is Exists" $path | toJson }}
 {{- end }}
 {{- if and (not (kindIs "invalid" $each.tolerationSeconds)) (ne (toString $each.effect) "NoExecute") }}
 - {{ printf "%s.tolerationSeconds: expected effect NoExecute" $path | toJson }}

@@ -48,8 +48,8 @@
 {{- define "ranklaunch.validate.foreign" -}}
 {{- $values := .Values -}}
 {{- $restarts := dict
-  "job" "a Job starts single pods anew while the others wait for it; use jobset or volcano"
-  "mpijob" "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano" -}}
+  "job" "a Job restarts single pods while the others wait for them; use jobset or volcano"
+  "mpijob" "an MPIJob restarts only the launcher, after every exit code; use jobset or volcano" -}}
 {{- $why := get $restarts $values.engine }}
 {{- if and $why $values.restart.maxRestarts }}
 - {{ printf "restart.maxRestarts: %s" $why | toJson }}
@@ -58,7 +58,7 @@
 - {{ printf "restart.onEviction: restart: %s" $why | toJson }}
 {{- end }}
 {{- $alone := dict
-  "scheduling.queue" (list (list "volcano" "trainjob" "mpijob" "acjob") $values.scheduling.queue "the engine has no queues; those of Kueue are scheduling.kueueQueue")
+  "scheduling.queue" (list (list "volcano" "trainjob" "mpijob" "acjob") $values.scheduling.queue "the engine has no queues; for a queue of Kueue, set scheduling.kueueQueue")
   "scheduling.kueueQueue" (list (list "job" "jobset" "trainjob" "mpijob") $values.scheduling.kueueQueue "Volcano's scheduler has queues of its own; use scheduling.queue")
   "scheduling.minAvailable" (list (list "volcano" "mpijob" "acjob") $values.scheduling.minAvailable)
   "lifecycle.cleanPodPolicy" (list (list "mpijob" "acjob") (ne $values.lifecycle.cleanPodPolicy "Running"))
@@ -81,7 +81,7 @@
 - "script: expected one of script and module"
 {{- end }}
 {{- if hasPrefix "-" .Values.script }}
-- {{ printf "script: %s begins with a dash; ./%s is a file of that name" .Values.script .Values.script | toJson }}
+- {{ printf "script: %s begins with a dash; for a file of this name write ./%s" .Values.script .Values.script | toJson }}
 {{- end }}
 {{- $first := `^(\S+\.(py|sh)|python[0-9.]*|bash|sh|torchrun|accelerate|deepspeed|mpirun|msrun)\s+\S` }}
 {{- if regexMatch (printf `%s|\s--?[A-Za-z]` $first) .Values.script }}
@@ -167,7 +167,7 @@
 {{- end }}
 {{- range $name, $path := include "ranklaunch.setByValues" . | fromYaml }}
 {{- if hasKey $env $name }}
-- {{ printf "env.%s: that of %s; leave one of the two out" $name $path | toJson }}
+- {{ printf "env.%s: %s sets it too; leave one of the two out" $name $path | toJson }}
 {{- end }}
 {{- end }}
 {{- if hasKey $env "RANKLAUNCH_GRACE_S" }}
@@ -246,7 +246,7 @@
 - {{ printf "rankTable.source: the plugin of cce writes none for %s; use volcano" $.Values.engine | toJson }}
 {{- end }}
 {{- if and (eq .source "cce") (not .configMapName) }}
-- "rankTable.configMapName: required with rankTable.source cce, for clusters call it differently"
+- "rankTable.configMapName: required with rankTable.source cce; its name differs between clusters"
 {{- end }}
 {{- $own := printf "rings-config-%s" (include "ranklaunch.name" $) -}}
 {{- if and (eq .source "ascend-operator") .configMapName (ne .configMapName $own) }}
@@ -368,7 +368,7 @@ PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- $_ := set $refused $name (printf "made from %s; set that" $from) }}
 {{- end }}
 {{- range $name, $path := include "ranklaunch.setByValues" . | fromYaml }}
-{{- $_ := set $refused $name (printf "that of %s; leave one of the two out" $path) }}
+{{- $_ := set $refused $name (printf "%s sets it too; leave one of the two out" $path) }}
 {{- end }}
 {{- if eq .Values.engine "trainjob" }}
 {{- range include "ranklaunch.ofTrainer" . | splitList " " }}
@@ -410,10 +410,10 @@ PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- end }}
 {{- $pods := add .Values.nodes (include "ranklaunch.launchersAlone" .) -}}
 {{- if and (eq .Values.engine "mpijob") .Values.network.hostNetwork (gt (int $pods) 1) }}
-- "network.hostNetwork: there an MPIJob's worker has no name, by which alone it knows which one it is; use engine volcano or jobset"
+- "network.hostNetwork: an MPIJob's worker takes its index from its host name, which is the host's there; use engine volcano or jobset"
 {{- end }}
 {{- if and (eq .Values.engine "volcano") .Values.lifecycle.deadlineSeconds .Values.restart.maxRestarts }}
-- "lifecycle.deadlineSeconds: volcano would start a job anew that is ended by it; leave it or restart.maxRestarts out"
+- "lifecycle.deadlineSeconds: volcano would restart the job after the deadline; leave this or restart.maxRestarts out"
 {{- end }}
 {{- if eq .Values.engine "acjob" }}
 {{- range list "hostUsers" "schedulingGates" }}
@@ -430,18 +430,18 @@ PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- end }}
 {{- if and (eq .Values.engine "acjob") .Values.restart.maxRestarts }}
 {{- if eq .Values.restart.onEviction "fail" }}
-- "restart.onEviction: fail: an AscendJob starts anew after 143 too, with which the pods then end; leave restart.maxRestarts out"
+- "restart.onEviction: fail: the pods then end with 143, and an AscendJob restarts after 143 too; leave restart.maxRestarts out"
 {{- end }}
 {{- range .Values.restart.noRetryExitCodes }}
 {{- if ge (int .) 128 }}
-- {{ printf "restart.noRetryExitCodes: an AscendJob starts anew after every code from 128: %d" (int64 .) | toJson }}
+- {{ printf "restart.noRetryExitCodes: an AscendJob restarts after every code from 128 on: %d; expected codes below 128" (int64 .) | toJson }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- if and (eq .Values.engine "trainjob") .Values.trainer.runtime -}}
 {{- range $path, $given := include "ranklaunch.ofTheRuntime" . | fromYaml }}
 {{- if $given }}
-- {{ printf "%s: that of the runtime %s holds; leave one of the two out" $path $.Values.trainer.runtime | toJson }}
+- {{ printf "%s: the runtime %s sets it; leave it or trainer.runtime out" $path $.Values.trainer.runtime | toJson }}
 {{- end }}
 {{- end }}
 {{- end }}

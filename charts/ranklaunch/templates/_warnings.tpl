@@ -50,10 +50,10 @@
 {{- $inPlace := .Values.restart.inPlace | default (get .Values.env "RANKLAUNCH_MAX_RESTARTS" | default 0) | int -}}
 {{- $again := int64 .Values.restart.maxRestarts -}}
 {{- if and $inPlace $again }}
-- {{ printf "RANKLAUNCH_MAX_RESTARTS=%d and restart.maxRestarts=%d: what stays broken is tried %d times in each of %d starts" $inPlace $again (add $inPlace 1) (add $again 1) | toJson }}
+- {{ printf "RANKLAUNCH_MAX_RESTARTS=%d and restart.maxRestarts=%d: a permanent failure is tried %d times in each of %d starts" $inPlace $again (add $inPlace 1) (add $again 1) | toJson }}
 {{- end }}
 {{- if and (eq .Values.hang.action "restart") (not $inPlace) }}
-- "hang.action=restart: as stop, for restart.inPlace is 0"
+- "hang.action=restart: acts as stop, because restart.inPlace is 0"
 {{- end }}
 {{- if eq .Values.mode "ray" }}
 {{- $limit := .Values.shm.sizeLimit }}
@@ -65,10 +65,10 @@
 {{- end }}
 {{- end }}
 {{- if and (eq .Values.engine "volcano") .Values.metrics.podMonitor (not .Values.networkPolicy.enabled) }}
-- "metrics.podMonitor: Volcano makes a NetworkPolicy by which Prometheus does not reach the pods, where policies are enforced; set networkPolicy.enabled"
+- "metrics.podMonitor: Volcano makes a NetworkPolicy that keeps Prometheus from the pods, where policies are enforced; set networkPolicy.enabled"
 {{- end }}
 {{- if and .Values.security.readOnlyRootFilesystem .Values.envFrom (not (hasKey .Values.env "RANKLAUNCH_LOG_DIR")) }}
-- "security.readOnlyRootFilesystem: logs go where envFrom says by RANKLAUNCH_LOG_DIR, or cannot be written; env.RANKLAUNCH_LOG_DIR, such as /tmp/ranklaunch-logs, settles it"
+- "security.readOnlyRootFilesystem: logs cannot be written unless envFrom sets RANKLAUNCH_LOG_DIR; to be sure, set env.RANKLAUNCH_LOG_DIR, such as /tmp/ranklaunch-logs"
 {{- end }}
 {{- if include "ranklaunch.logsCannotBeWritten" . }}
 - "security.readOnlyRootFilesystem: env.RANKLAUNCH_LOG_DIR is on no volume of volumeMounts that can be written, and a run that cannot write its logs ends with 78"

@@ -1,1 +1,1 @@
-"""What several commands share: their options, and what `run` and `simulate` do."""
+"""Shared parts of commands: their options, and the work of `run` and `simulate`."""

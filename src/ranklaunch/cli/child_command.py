@@ -1,4 +1,4 @@
-"""Child runs: the command line and the environment of a `ranklaunch run` that another command starts as a process."""
+"""Command line and environment of a child run: a `ranklaunch run` that another command starts as a process."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from ranklaunch.env import settings
 from ranklaunch.env.reader import Variable
 from ranklaunch.plan.planning import every_variable
 
-Variables = Collection["Variable[Any]"]  # a class of ours that is no generic one when it runs
+Variables = Collection["Variable[Any]"]  # in quotes: Variable cannot be subscripted at run time
 
 
 def own_command() -> tuple[str, ...]:
-    """This very program. By its script where there is one: -m would let modules in the user's folder hide those of Python. Where this
-    one is kept from PYTHONPATH and the like, so are those."""
+    """Return the command that starts this program again.
+
+    The script is used if it exists: with -m, modules in the working folder could hide modules of Python. -I is passed on, so that a child
+    ignores PYTHONPATH and the like if this process does.
+    """
     python = (sys.executable, "-I") if sys.flags.isolated else (sys.executable,)
     script = os.path.abspath(sys.argv[0])
     by_script = os.path.basename(script) == "ranklaunch" and os.path.isfile(script)
     return (*python, script) if by_script else (*python, "-m", "ranklaunch")
 
 
-def passed_on(options: Mapping[str, str], ours: Variables) -> list[str]:
-    """Return the options of a command line that each child run gets too. ours: options that the child gets in another way."""
-    own_values = {v.value for v in ours}
-    named = {v.value: v for v in every_variable() if v.option}
-    return [_option(named[name], value) for name, value in options.items() if name not in own_values]
+def passed_on(options: Mapping[str, str], left_out: Variables) -> list[str]:
+    """Return the options of a command line that each child run gets too. left_out: options that the child gets in another way."""
+    not_passed = {v.value for v in left_out}
+    by_value = {v.value: v for v in every_variable() if v.option}
+    return [_option(by_value[name], value) for name, value in options.items() if name not in not_passed]
 
 
 def _option(variable: Variable[Any], value: str) -> str:
@@ -38,32 +41,38 @@ def _option(variable: Variable[Any], value: str) -> str:
 
 
 def of_platforms(env: Mapping[str, str], not_inherited: Variables) -> tuple[str, ...]:
-    """Return the names of inherited variables to hide from a child run: variables of platforms this machine may belong to, and
-    ours for settings passed by options.
+    """Return the names of inherited variables to hide from a child run.
+
+    They are variables of the platform that this machine may belong to, and ranklaunch's own for settings that options pass. not_inherited:
+    settings that no child run may inherit, even if the user has set them.
     """
-    kept = _of_user(not_inherited)
-    known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
+    inherited = _user_settings(not_inherited)
+    known = {name for variable in every_variable() for name in variable.names} - inherited - {"HOSTNAME"}
     return tuple(
         sorted(
-            {name for name in env if name in known or (name.startswith(("MA_", "VC_")) and name not in kept)} | set(misleading(env)) - kept
+            {name for name in env if name in known or (name.startswith(("MA_", "VC_")) and name not in inherited)}
+            | set(misleading(env)) - inherited
         )
     )
 
 
 def of_image(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return variables about the image. They hold for every run in the container."""
+    """Return the names of variables about the image; they hold for every run in the container."""
     return tuple(name for name in env if any(name in v.names and v.setter(name) == "image" for v in every_variable()))
 
 
-def _of_user(not_inherited: Variables) -> set[str]:
-    """Names of the settings in the environment that are for each run."""
+def _user_settings(not_inherited: Variables) -> set[str]:
+    """Return the names of variables with settings of the user that every run gets."""
     left_out = {variable.value for variable in not_inherited}
-    wanted = [variable for variable in every_variable() if variable.value not in left_out]
-    return {name for v in wanted for name in v.names if v.setter(name) == "user" or v.value == settings.PYTHON.value}
+    inherited = [variable for variable in every_variable() if variable.value not in left_out]
+    return {name for v in inherited for name in v.names if v.setter(name) == "user" or v.value == settings.PYTHON.value}
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return different ports, since separate requests may return equal ones: TensorFlow listens on all addresses of a machine."""
+    """Return free ports, all different: sockets stay open until the last is bound, since separate requests may return one port twice.
+
+    Ports differ even between simulated nodes, since TensorFlow listens on all addresses of a machine.
+    """
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

@@ -1,4 +1,4 @@
-"""Scripts by which shells complete a command line of ranklaunch's. All that they offer stands in them: a TAB starts nothing."""
+"""Completion scripts for shells. They contain all commands and options, so that a TAB starts no program."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ HELP = Option("--help", "help", "show what the command does, and its options", "
 
 @dataclass(frozen=True)
 class Command:
-    """words: the few that may stand where no option does; where there are none, files may. runs: what follows its options is a program with
-    arguments of its own."""
+    """Command to complete.
+
+    words: legal words beside the options; () if files may stand there. runs: True if a program with arguments follows the options.
+    """
 
     name: str
     meaning: str
@@ -28,11 +30,12 @@ class Command:
 
 
 def filled(option: Option) -> Option:
-    """With its texts where these are names of modules."""
+    """Return an option with its legal texts, also if these are the names of modules (methods, platforms)."""
     return replace(option, legal=tuple(NAMES[option.name])) if option.name in NAMES and not option.legal else option
 
 
 def bash(commands: Sequence[Command]) -> str:
+    """Return the script for bash."""
     cases = "".join(
         f"        {command.name})\n"
         f"            options={_quoted(' '.join(option.name for option in command.options))}\n"
@@ -51,15 +54,15 @@ def _bash_values(command: Command) -> str:
 
 
 _BASH = """\
-# What bash completes of ranklaunch: source <(ranklaunch completion bash)
+# Completion of ranklaunch for bash: source <(ranklaunch completion bash)
 _ranklaunch() {
-    local word=${COMP_WORDS[COMP_CWORD]} option= options= switches= words= values= runs=0 given=0 i
+    local word=${COMP_WORDS[COMP_CWORD]} option= options= switches= words= values= runs=0 position=0 i
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
         COMPREPLY=($(compgen -W "COMMANDS" -- "$word"))
         return
     fi
-    # Bash takes --name=value for three words.
+    # Bash splits --name=value into three words.
     option=${COMP_WORDS[COMP_CWORD - 1]}
     [[ $word == = ]] && word=
     [[ $option == = ]] && option=${COMP_WORDS[COMP_CWORD - 2]}
@@ -72,17 +75,17 @@ CASES
             --) ((runs)) && return ;;
             =) i=$((i + 1)) ;;
             --*) [[ $switches == *" ${COMP_WORDS[i]} "* || ${COMP_WORDS[i + 1]-} == = ]] || i=$((i + 1)) ;;
-            *) given=$((given + 1)) ;;
+            *) position=$((position + 1)) ;;
         esac
     done
-    if ((runs && given > (${#words} > 0))); then
+    if ((runs && position > (${#words} > 0))); then
         return # within the program's own arguments
     fi
     if [[ $option == --?* && $switches != *" $option "* ]]; then
         COMPREPLY=($(compgen -W "$values" -- "$word"))
     elif [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "$word"))
-    elif ((given == 0)); then
+    elif ((position == 0)); then
         COMPREPLY=($(compgen -W "$words" -- "$word"))
     fi
 }
@@ -91,6 +94,7 @@ complete -o default -F _ranklaunch ranklaunch
 
 
 def zsh(commands: Sequence[Command]) -> str:
+    """Return the script for zsh."""
     names = "".join(f"            {_quoted(f'{command.name}:{command.meaning}')}\n" for command in commands)
     cases = "".join(
         f"        {command.name})\n            _arguments{''.join(f' {LINE}{_quoted(each)}' for each in _of_zsh(command))} ;;\n"
@@ -100,7 +104,7 @@ def zsh(commands: Sequence[Command]) -> str:
 
 
 def _of_zsh(command: Command) -> Iterator[str]:
-    """Specifications, as _arguments takes them."""
+    """Yield the specifications for zsh's _arguments."""
     for option in command.options:
         escaped = "".join(f"\\{each}" if each in "\\[]:" else each for each in option.meaning)
         what = f"({' '.join(option.legal)})" if option.legal else "_files"
@@ -116,7 +120,7 @@ def _of_zsh(command: Command) -> Iterator[str]:
 
 _ZSH = """\
 #compdef ranklaunch
-# What zsh completes of ranklaunch: source <(ranklaunch completion zsh), behind compinit; or a file _ranklaunch in a folder of fpath.
+# Completion of ranklaunch for zsh: source <(ranklaunch completion zsh), after compinit; or a file _ranklaunch in a folder of fpath.
 _ranklaunch() {
     local command
     if ((CURRENT == 2)); then
@@ -142,6 +146,7 @@ fi
 
 
 def fish(commands: Sequence[Command]) -> str:
+    """Return the script for fish."""
     return "".join([_FISH, *(line for command in commands for line in _of_fish(command))])
 
 
@@ -159,16 +164,16 @@ def _of_fish(command: Command) -> Iterator[str]:
 
 
 _FISH = """\
-# What fish completes of ranklaunch: ranklaunch completion fish | source
+# Completion of ranklaunch for fish: ranklaunch completion fish | source
 function __ranklaunch_command
     set -l words (commandline -opc)
     test (count $words) -gt 1
 end
-# Whether it is this command, with so many words behind it at most that are no options of it; which of these take no value.
+# Succeed if the command line is of this command, with at most so many words beside options. Further arguments: options without a value.
 function __ranklaunch_of -a command most
     set -l words (commandline -opc)
     test (count $words) -gt 1; and test "$words[2]" = $command; or return 1
-    set -l given 0
+    set -l position 0
     set -l value no
     for word in $words[3..-1]
         if test $value = yes
@@ -182,16 +187,16 @@ function __ranklaunch_of -a command most
             case '--*'
                 contains -- $word $argv[3..-1]; or set value yes
             case '*'
-                set given (math $given + 1)
+                set position (math $position + 1)
         end
     end
-    test $given -le $most
+    test $position -le $most
 end
 """
 
 
 def _quoted(text: str) -> str:
-    """For bash and zsh."""
+    """Quote a text for bash and zsh."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 

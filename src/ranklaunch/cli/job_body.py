@@ -1,7 +1,6 @@
-"""A job as ModelArts' API takes it: environment and command of its containers, for plan.
+"""A job in the form of ModelArts' API: environment and command of its containers, for `plan`.
 
-Source: the manual's page on environment variables of a training container, and the API's on
-creating a training job.
+Sources: ModelArts' manual on the environment variables of a training container, and its API reference on creating a training job.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ class _WrongBodyError(ValueError):
 
 @dataclass(frozen=True)
 class Body:
-    """One training job. devices: of a node, None if the flavor does not say. folder: where the
-    command starts, "" for the image's own."""
+    """Training job. devices: of a node, None if the flavor does not tell. folder: where the command starts, "" for the image's folder."""
 
     name: str
     nodes: int
@@ -56,8 +54,8 @@ class Body:
 def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> options.CommandLine | None:
     """Return the request of node 0 as the platform would start it; None without --spec.
 
-    Options of the command line come before those of the body's command. --env-file has the
-    variables of the image. Raises UsageError and ConfigError.
+    Options of the command line override those of the body's command. --env-file has the image's variables. Raises UsageError and
+    ConfigError.
     """
     pairs, words = parser.split(argv)
     own = Reader(env, NoFiles(), dict(pairs))
@@ -65,7 +63,7 @@ def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> opt
         return None
     if words:
         shown = clipped(shlex.join(words))
-        parser.refuse(f"{SPEC.option} has a program of its own: leave out {shown}")
+        parser.refuse(f"{SPEC.option} names a job with its own program: leave out {shown}")
     where = options.named(own, SPEC)
     of_image = options.read_env_file(own) if own.get(ENV_FILE) else {}
     try:
@@ -82,7 +80,7 @@ def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> opt
     run_pairs, program = options.JobParser("run", "", USAGE).split(run_words)
     values = {**dict(run_pairs), **dict(pairs)}
     if body.devices is None and not Reader(inside, NoFiles(), values).is_set(SLOTS):
-        msg = f"{where}: the flavor does not say how many devices a node has: give {SLOTS.option} N"
+        msg = f"{where}: the flavor does not tell the number of devices of a node: give {SLOTS.option} N"
         raise ConfigError(msg)
     for variable in (SPEC, ENV_FILE):
         values.pop(variable.value, None)
@@ -91,7 +89,7 @@ def read(parser: options.Parser, argv: list[str], env: Mapping[str, str]) -> opt
 
 
 def parsed(text: str) -> Body:
-    """Return the job of a body. Raises _WrongBodyError with the first thing that is wrong."""
+    """Return the job of a request body. Raises _WrongBodyError with the first problem."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -99,7 +97,7 @@ def parsed(text: str) -> Body:
         raise _WrongBodyError(msg) from None
     body = _object(data, "the body")
     if body.get("tasks"):
-        msg = "tasks: expected a job whose nodes are all alike"
+        msg = "tasks: expected a job with one kind of node, without tasks"
         raise _WrongBodyError(msg)
     parts = ("metadata", "algorithm", "spec")
     metadata, algorithm, spec = (_object(body.get(name), name) for name in parts)
@@ -131,7 +129,7 @@ def parsed(text: str) -> Body:
 
 
 def container(body: Body, of_image: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of node 0. The job's name stands for the id that ModelArts gives."""
+    """Return the environment of node 0. The job's name stands for the id that ModelArts will give."""
     job = f"modelarts-job-{body.name.lower().replace('_', '-')}"
     pods = [f"{job}-worker-{node}" for node in range(body.nodes)]
     platform = {
@@ -155,7 +153,7 @@ def container(body: Body, of_image: Mapping[str, str]) -> dict[str, str]:
 
 
 def command_words(body: Body, env: Mapping[str, str]) -> list[str]:
-    """Return what follows `ranklaunch run`, as the platform's shell would pass it on."""
+    """Return the words after `ranklaunch run`, as the platform's shell would pass them on."""
     words = _split(_after_setup(body.command), env)
     words = words[1:] if words[:1] == ["exec"] else words
     if len(words) < 2 or words[0].rpartition("/")[2] != "ranklaunch" or words[1] != "run":
@@ -176,7 +174,7 @@ def _pieces(command: str) -> Iterator[tuple[re.Match[str], bool]]:
 
 
 def _after_setup(command: str) -> str:
-    """Return `exec ranklaunch run ...` alone, without the lines before, or the whole command."""
+    """Return the part from `exec ranklaunch run` on; the whole command if nothing is before it."""
     for piece, in_quotes in _pieces(command):
         if in_quotes or piece[0][0] in "'\\":
             continue
@@ -194,7 +192,7 @@ def _split(command: str, env: Mapping[str, str]) -> list[str]:
         piece, name = match[0], match[1] or match[2]
         if name:
             if name not in env:
-                of_image = f"{ENV_FILE.option} FILE gives the variables of the image"
+                of_image = f"give the image's variables by {ENV_FILE.option} FILE"
                 msg = f"algorithm.command: ${{{name}}} is not set by the body; {of_image}"
                 raise _WrongBodyError(msg)
             pieces.append(_MARK.format(len(values)))
@@ -220,13 +218,14 @@ def _split(command: str, env: Mapping[str, str]) -> list[str]:
 
 
 def _is_operator(piece: str, in_quotes: bool) -> bool:
-    """Return True for what only a shell can do: several commands, redirections, substitution."""
+    """Return True for syntax that needs a shell: several commands, redirections, substitution."""
     if piece[0] in "'\\":
         return False
     return "`" in piece if in_quotes else bool(_OPERATORS.search(piece))
 
 
 def _devices(resource: Mapping[str, Any]) -> int | None:
+    """Return the devices of a node, None if they are unknown."""
     custom = resource.get("main_container_customized_flavor")
     count = custom.get("accelerator_num") if isinstance(custom, dict) else None
     if isinstance(count, int) and not isinstance(count, bool):
@@ -245,7 +244,7 @@ def _environments(algorithm: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _channels(algorithm: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
-    """Return name and folder of each input and output; True if a variable has the folder."""
+    """Yield name and folder of each input and output, and True if a variable passes the folder, False for an option."""
     for kind in _CHANNELS:
         for i, each in enumerate(_objects(algorithm.get(kind, []), f"algorithm.{kind}")):
             name = str(each.get("name", ""))

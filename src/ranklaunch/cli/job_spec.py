@@ -1,4 +1,4 @@
-"""A job's specification from the command line of `ranklaunch spec`: its options, and the file of values that they go before."""
+"""A job's specification from the command line of `ranklaunch spec`: its options, which override values from files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ranklaunch.system.disk import DiskFiles
 
 MOST_BYTES = 4 * 1024 * 1024
 
-# Options for values that are given most often; --set gives any.
+# Options for common values; --set sets any.
 PATHS: dict[str, str] = {
     "--name": "name",
     "--namespace": "namespace",
@@ -50,13 +50,13 @@ PATHS: dict[str, str] = {
 OPTION_OF = {path: name for name, path in PATHS.items()}
 KEYS = dict(keys.every(JobSpec))
 VALUES = Option(
-    "--values", "values", "values as YAML or JSON (docs/spec-values.md); may be repeated: a later file goes before an earlier one, and "
-    "options before all", "FILE",
+    "--values", "values", "values as YAML or JSON (docs/spec-values.md); may be repeated: a later file overrides an earlier one, and "
+    "options override all files", "FILE",
 )  # fmt: skip
 IMAGE = Option("--image", "image", "image of the container, with tag or digest [image]")
 ENV = Option("--env", "env", "a variable of the environment; may be repeated [env]", "NAME=VALUE")
 SET = Option("--set", "set", "any other value, lists and maps as JSON; may be repeated", "KEY=VALUE")
-SUBMIT = Option("--submit", "submit", "send it with kubectl or sbatch, after it was shown", "")
+SUBMIT = Option("--submit", "submit", "show the specification, then submit it with kubectl or sbatch", "")
 OPTIONS = (
     VALUES, IMAGE, *(Option(name, path, f"{KEYS[path].meaning} [{path}]") for name, path in PATHS.items()), ENV, SET,
     options.of_variable(TEMPLATES), SUBMIT,
@@ -64,7 +64,7 @@ OPTIONS = (
 
 
 class Parser(options.Parser):
-    """Parser of `ranklaunch spec`. kind: the engine, whose own names of options get a hint, as those of other tools."""
+    """Parser of `ranklaunch spec`. kind: the engine; its own names of options get a hint, like those of other tools."""
 
     kind = ""
 
@@ -78,7 +78,10 @@ class Parser(options.Parser):
 
 
 def read(kind: str, options: list[tuple[str, str]], program: list[str]) -> JobSpec:
-    """kind: the engine. given: the options with their texts, in order. Raises UsageError or ConfigError with every problem found."""
+    """Return the specification from a command line. Raises UsageError or ConfigError with all problems.
+
+    kind: the engine. options: values with their texts, in order. program: the program and its arguments.
+    """
     values, sources, problems = _values(kind, options, program)
     reading = Values(sources)
     spec = reading.spec(values)
@@ -87,7 +90,7 @@ def read(kind: str, options: list[tuple[str, str]], program: list[str]) -> JobSp
 
 
 def of_values(kind: str, values: Mapping[str, object]) -> JobSpec:
-    """Return the job's specification of nested values alone. Raises ConfigError with every problem found."""
+    """Return the specification from nested values. Raises ConfigError with all problems."""
     reading = Values()
     spec = reading.spec({**values, "engine": kind})
     _check([*_of_engine(kind, values, ()), *reading.problems], spec)
@@ -95,12 +98,12 @@ def of_values(kind: str, values: Mapping[str, object]) -> JobSpec:
 
 
 def warnings(spec: JobSpec) -> list[str]:
-    """Return what the author of a correct specification should know."""
+    """Return all warnings about a correct specification."""
     return [*warn.warnings(spec), *_warnings_of_launcher(spec)]
 
 
 def _warnings_of_launcher(spec: JobSpec) -> Iterator[str]:
-    """Yield why `run` will refuse a program that is a launcher itself, by the table of `plan`."""
+    """Warn of a program that is a launcher itself, if `run` will refuse it. The table of launchers is that of `plan`."""
     program = Program(spec.module or spec.script, spec.args, bool(spec.module))
     starter = starters.Starters().find(program, spec.env)
     if not starter:
@@ -111,11 +114,11 @@ def _warnings_of_launcher(spec: JobSpec) -> Iterator[str]:
     if starter.is_run_within(program):
         yield f"the program is {starter.name}, which would start the same job below this one, so it will not start: {remedy}"
     elif method and method == starter.starter.cluster:
-        yield f"mode={method} has a cluster started already, and {starter.name} is for one of its own, so it will not start: {remedy}"
+        yield f"mode={method} starts a cluster already, and {starter.name} would start a second one, so it will not start: {remedy}"
     elif method and method not in (*launchers.ONCE, starter.starter.served_by):
         yield f"mode={method} would start {starter.name}, which starts ranks itself, for each rank, so it will not start: {remedy}"
     elif not method and not starter.starter.served_by:
-        # Unknown: files of the container, and the address of node 0.
+        # Unknown here: the container's files, and the address of node 0.
         reader = Reader(spec.env, NoFiles(), {})
         places = (Place(spec.nodes, node, "", reader=reader) for node in (0, spec.nodes - 1))
         wrong = next(filter(None, (place_conflicts.reason(starter, place, spec.env) for place in places)), "")
@@ -138,8 +141,8 @@ def _values(kind: str, options: list[tuple[str, str]], program: list[str]) -> tu
     problems: list[Problem] = []
     pairs = [(f"option {name}", path, last[path]) for name, path in PATHS.items() if path in last]
     if IMAGE.value in last:
-        whole = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # those of the file's image go with it
-        pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
+        parts = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # also clears the tag and digest of a file's image
+        pairs += [("option --image", f"image.{name}", part) for name, part in parts.items()]
     pairs += _pairs_set(_every(SET, options), problems)
     problems += _of_engine(kind, values, pairs)
     for source, path, text in pairs:
@@ -153,7 +156,7 @@ def _values(kind: str, options: list[tuple[str, str]], program: list[str]) -> tu
 
 
 def _pairs_set(words: Iterable[str], problems: list[Problem]) -> list[tuple[str, str, str]]:
-    """Return source, key and text of each --set; add a problem for each word that is none."""
+    """Return source, key and text of each --set; add a problem for each malformed one."""
     pairs = []
     for word in words:
         path, equals, text = word.partition("=")
@@ -166,14 +169,14 @@ def _pairs_set(words: Iterable[str], problems: list[Problem]) -> list[tuple[str,
 
 
 def _of_engine(kind: str, values: Mapping[str, object], pairs: Iterable[tuple[str, str, str]]) -> Iterator[Problem]:
-    """Yield a problem for each engine that is not the command's KIND, and of a file for one that does not exist."""
+    """Yield a problem for an option that sets another engine than KIND, and for an unknown engine in a file."""
     for source, path, text in pairs:
         if path == "engine" and text != kind:
             yield Problem(f"{source}={text!r}: the engine is KIND, the word after spec, here {kind}; leave it out", True)
-    named = values.get("engine")
-    if named is not None and named not in KINDS:
-        hint = familiar.word("engine", str(named), KINDS)
-        yield Problem(f"engine={named!r}: expected one of {', '.join(KINDS)}{hint}")
+    engine = values.get("engine")
+    if engine is not None and engine not in KINDS:
+        hint = familiar.word("engine", str(engine), KINDS)
+        yield Problem(f"engine={engine!r}: expected one of {', '.join(KINDS)}{hint}")
 
 
 def _hint(path: str) -> str:
@@ -195,20 +198,20 @@ def _every(option: Option, options: list[tuple[str, str]]) -> list[str]:
 def _put(values: dict[str, Any], path: str, value: object) -> None:
     group, _, name = path.rpartition(".")
     for each in group.split(".") if group else ():
-        below = values.get(each)
-        if not isinstance(below, dict):
-            below = values[each] = {} if below is None else below
-        if not isinstance(below, dict):
-            return  # what the file has there is no map, which is told when it is read
-        values = below
+        members = values.get(each)
+        if not isinstance(members, dict):
+            members = values[each] = {} if members is None else members
+        if not isinstance(members, dict):
+            return  # the file has no map there, which is reported when the values are read
+        values = members
     values[name] = value
 
 
-def _merged(below: Any, above: Any) -> Any:
-    """Return what two files say together, as Helm merges them: maps by their keys, all else whole."""
-    if not (isinstance(below, dict) and isinstance(above, dict)):
-        return above
-    return {**below, **{name: _merged(below.get(name), value) for name, value in above.items()}}
+def _merged(first: Any, second: Any) -> Any:
+    """Return the values of two files merged as by Helm: maps key by key, any other value from the second."""
+    if not (isinstance(first, dict) and isinstance(second, dict)):
+        return second
+    return {**first, **{name: _merged(first.get(name), value) for name, value in second.items()}}
 
 
 def _put_env(values: dict[str, Any], words: list[str], problems: list[Problem]) -> None:
@@ -269,7 +272,7 @@ def _check(problems: list[Problem], spec: JobSpec) -> None:
 
 
 def _with_option(text: str) -> str:
-    """Return a problem with the option of the value that it asks to set."""
+    """Return a problem's text. If it asks to set a value that has an option, the option is added."""
     asked = re.search(r"made from ([\w.]+); set that$", text)
     option = OPTION_OF.get(asked[1]) if asked else None
     return f"{text} ({option})" if option else text

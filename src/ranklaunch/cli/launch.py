@@ -1,4 +1,4 @@
-"""The supervisor's side of run: from the command line to the verdict."""
+"""The work of `run` in the supervisor process, from the command line to the verdict."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
     start, inherited = begin(argv, env, signals)
-    gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
+    gc.freeze()  # the plan lives as long as the job: later collections need not visit it
     gc.enable()
     recorders = start.plan.recorders
     added = {each.name: each.value for each in recorders.variables}
     if not recorders.folder:
         return _session(start, signals, {**inherited, **added}, guard).run(start).judgement.exit_code
-    from ranklaunch.evidence.folder import kept  # a job of CPUs needs no folder for them
+    from ranklaunch.evidence.folder import kept  # a job on CPUs needs no folder for recorders
 
     with kept(recorders, start.record) as added:
         return _session(start, signals, {**inherited, **added}, guard).run(start).judgement.exit_code
 
 
 def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard: int) -> Session:
-    """Raises WaitError, and leaves a verdict, where no descriptor is left for it."""
+    """Return the session. If the system has no descriptor left, write a verdict and raise WaitError."""
     try:
         return Session(signals, inherited, guard)
     except OSError as error:
@@ -67,35 +67,35 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
 
 
 def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
-    """Return the start by the command line, with an open log folder, and the environment."""
+    """Return the start that a command line asks for, with an open log folder, and the environment for processes."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     start, inherited = opened(options.read(parser, argv, env), env, _make_plan, signals)
     return replace(start, has_plugins=True, tell=_tell if start.plan.tell else None), inherited
 
 
 def _make_plan(request: planning.Request) -> Plan:
-    """Return the plan, with notes about this machine and about a misplaced number of ranks among its warnings."""
+    """Return the plan. Its warnings include notes about this machine, and about --slots after the program."""
     plan = planning.make_plan(request)
     if plan.ranks_here < 2 and len(plan.job.everyone) == 1:
         if not any(word.partition("=")[0] == SLOTS.option for word in request.program.args):
             return plan
-        from ranklaunch.plan.hints import behind  # it knows all adapters
+        from ranklaunch.plan.hints import behind  # slow: it imports all adapters
 
         return replace(plan, warnings=(*plan.warnings, behind.hint(request.program)))
     return replace(plan, warnings=(*plan.warnings, *machine_notes(plan, request.env)))
 
 
-def _tell(*seen: Any) -> Teller:
-    from ranklaunch.notify.notifications import Telling  # few jobs have tools that are told
+def _tell(*context: Any) -> Teller:
+    from ranklaunch.notify.notifications import Telling  # few jobs notify tools
 
-    return Telling(*seen)
+    return Telling(*context)
 
 
 def opened(
     command_line: options.CommandLine, env: Mapping[str, str], make_plan: Callable[[planning.Request], Plan], signals: Signals | None = None
 ) -> tuple[Start, Mapping[str, str]]:
     """Return a start with an open log folder, and the inherited environment."""
-    # Whatever the environment says of another account: sshd goes by the one that the process has.
+    # The account of the process, not that of the environment's HOME or USER: sshd uses the former.
     command_line = replace(command_line, request=replace(command_line.request, account=options.own_account()))
     outer = _outer(env)
 
@@ -104,15 +104,15 @@ def opened(
         return request, *_opened(request, outer, make_plan)
 
     request, plan, record = _recorded(command_line.request, outer, planned)
-    # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
-    same = replace(request, options={**request.options, ATTEMPT.value: str(plan.job.attempt)})
-    start = _start(plan, record, same, make_plan)
+    # A new plan after a wait is for the same attempt, although the attempt's log folder exists by then.
+    same_attempt = replace(request, options={**request.options, ATTEMPT.value: str(plan.job.attempt)})
+    start = _start(plan, record, same_attempt, make_plan)
     start = replace(start, decide=_decider(plan), run_id=_run_id(request, plan, record))
     return start, marked(request.env, plan.job.name, plan.job.log_dir, record.folder)
 
 
 def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Callable[[planning.Request], Plan]) -> Start:
-    """request: of this attempt, and this round."""
+    """Return the start of one round. request: with this round's attempt number."""
     record.event(
         "read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt,
         container_s=None if plan.job.restart else tree.container_s(),
@@ -127,15 +127,15 @@ def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Cal
 
 
 def _replan(request: planning.Request, make_plan: Callable[[planning.Request], Plan], arrived: Arrived) -> Plan:
-    """Return the plan with facts that have arrived since."""
-    kept = request.arrived
-    return make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart)))
+    """Return a new plan with the facts that have become known since the last one."""
+    before = request.arrived
+    return make_plan(replace(request, arrived=replace(arrived, named=before.named, restart=before.restart)))
 
 
 def _again(
     request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After, again: Again, held: Held | None
 ) -> Start:
-    """Return the start of the next round: a new plan, and a folder below that of the attempt."""
+    """Return the start of the next round: a new plan, and a folder below the attempt's folder."""
     from ranklaunch.restarts import cleaning
 
     restarts = (*before.restarts, again.next.get("restart", {}))
@@ -147,7 +147,7 @@ def _again(
     record.open()
     try:
         cleaning.prune(attempt, again.round)
-    except OSError:  # what cannot be removed stays
+    except OSError:  # files that cannot be removed stay
         pass
     return replace(
         _start(plan, record, request, make_plan),
@@ -176,9 +176,9 @@ def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
 def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
     """Return the platform's id of the job, else the id that node 0 makes for all nodes."""
     reader, job = request.reader(), plan.job
-    known = reader.get(RUN_ID)
-    if known or job.node_index:
-        return known
+    platform_id = reader.get(RUN_ID)
+    if platform_id or job.node_index:
+        return platform_id
     return run_id(job.log_dir, job.name, "\0".join(job.program.words), record.trouble)
 
 
@@ -191,13 +191,13 @@ def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.
 
 
 def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[[planning.Request], Plan]) -> tuple[Plan, Record]:
-    """Return the plan and its folder, a new one.
+    """Return the plan and the record in a new folder.
 
-    Runs that count attempts in one folder at the same time get different numbers. A run with a
-    number given may find the folder there. One node among several may be unable to write its
-    folder.
+    If several runs count attempts in one folder at the same time, they get different numbers: a run whose folder was made by another in the
+    meantime plans again. With a given attempt number the second plan has the same folder, which is then used. If one of several nodes
+    cannot write its folder, its record keeps the error, and the muster tells it to the rest.
     """
-    before = ""
+    last_folder = ""
     while True:
         plan = make_plan(request)
         folder = attempt_dir(plan.job)
@@ -205,18 +205,18 @@ def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[
             outer.require_other(plan.job.name, plan.job.log_dir)
         record = _record(request, folder)
         try:
-            if record.open(new=folder != before):
+            if record.open(new=folder != last_folder):
                 return plan, record
         except RanklaunchError as error:
             if not plan.muster or outer:
                 raise
-            record.failure = error  # the other nodes are told, when this one meets them
+            record.failure = error  # sent to the other nodes when they meet
             return plan, record
-        before = folder
+        last_folder = folder
 
 
 def _outer(env: Mapping[str, str]) -> Outer | None:
-    """Return the run that this one is below, if any."""
+    """Return the outer run if this run was started within one."""
     if MARK not in env:
         return None
     from ranklaunch.supervise import nested
@@ -225,16 +225,15 @@ def _outer(env: Mapping[str, str]) -> Outer | None:
 
 
 def _record(request: planning.Request, folder: str, attempt: str = "") -> Record:
-    """Return the record in a folder. attempt: folder of the attempt, if it is another."""
+    """Return the record in a folder. attempt: folder of the attempt, if it differs from the folder."""
     reader = request.reader()
     return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader), attempt)
 
 
 def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T]) -> T:
-    """Do something before there is a plan, and leave a verdict for an error.
+    """Call `do`, which runs before there is a plan, and write a verdict if it raises an error.
 
-    No verdict is left if the log directory is unknown, cannot be written, or belongs to the run
-    that this one is below.
+    No verdict is written if the log directory is unknown, cannot be written, or belongs to the outer run.
     """
     started = now()
     try:
@@ -250,7 +249,7 @@ def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None
     try:
         judgement = Judgement("failed", error.exit_code, errors.reason(str(error)))
         record.verdict(Verdict(judgement, (), started, now()))
-    except (OSError, ValueError):  # the message has been said
+    except (OSError, ValueError):  # the console has the message
         pass
 
 
@@ -258,10 +257,7 @@ def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None
 
 
 def machine_notes(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield notes about defects of this machine that may make ranks fail.
-
-    env: inherited by processes.
-    """
+    """Yield notes about defects of this machine that may make ranks fail. env: inherited by processes."""
     yield from _interfaces(plan, env)
     yield from _shared_memory(plan)
 
@@ -276,41 +272,44 @@ def _shared_memory(plan: Plan) -> Iterator[str]:
     if size is None or size > SMALL_BYTES:
         return
     use = (
-        ", and the object store of Ray, which does not fit there, goes to /tmp"
+        ", which is too small for Ray's object store: it goes to /tmp"
         if of_ray
         else f" for {plan.ranks_here} ranks on this node, and loaders' workers and NCCL share memory there"
     )
-    more = "give the container more by docker's --shm-size, in Kubernetes by an emptyDir of medium Memory"
+    more = "give the container more: docker run --shm-size, in Kubernetes an emptyDir of medium Memory"
     yield f"{SHARED} has {disk.shown(size)}{use}: {more}"
 
 
 def _interfaces(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield variables of several nodes by which a library finds no interface. Of each variable the first process counts."""
-    own = environment(plan.processes[0], env) if len(plan.job.everyone) > 1 and plan.processes else {}
-    gloo, nccl = own.get(GLOO, ""), own.get(NCCL, "") if plan.job.accelerator == "gpu" else ""
+    """Yield a note for each interface variable of a job of several nodes that names no interface of this machine.
+
+    The variables of the first process count.
+    """
+    process_env = environment(plan.processes[0], env) if len(plan.job.everyone) > 1 and plan.processes else {}
+    gloo, nccl = process_env.get(GLOO, ""), process_env.get(NCCL, "") if plan.job.accelerator == "gpu" else ""
     if not gloo and not nccl:
         return
-    from ranklaunch.system import interfaces  # few jobs name one
+    from ranklaunch.system import interfaces  # few jobs name an interface
 
     try:
-        there = interfaces.with_address()
+        existing = interfaces.with_address()
     except OSError:
         return
-    machine = f"names no interface of this machine ({clipped(', '.join(there))})"
-    if gloo and not are_there(gloo, there):
+    machine = f"names no interface of this machine ({clipped(', '.join(existing))})"
+    if gloo and not all_exist(gloo, existing):
         yield f"{GLOO}={clipped(gloo)} {machine}: Gloo takes whole names, with commas between"
-    if nccl and not any_fits(nccl, there):
+    if nccl and not any_fits(nccl, existing):
         yield f"{NCCL}={clipped(nccl)} {machine}: NCCL takes beginnings of names; = before them means whole names, ^ all but these"
 
 
-def are_there(names: str, there: Sequence[str]) -> bool:
-    """Return True if Gloo finds each of these interfaces. A colon and what follows is an alias of one."""
-    return all(name.partition(":")[0] in there for name in names.split(",") if name)
+def all_exist(names: str, existing: Sequence[str]) -> bool:
+    """Return True if Gloo finds each of these interfaces. A colon begins the alias of an interface."""
+    return all(name.partition(":")[0] in existing for name in names.split(",") if name)
 
 
-def any_fits(names: str, there: Sequence[str]) -> bool:
+def any_fits(names: str, existing: Sequence[str]) -> bool:
     """Return True if NCCL finds an interface: ^ before the list excludes its names, = makes them whole names."""
     excludes = names.startswith("^")
     is_exact = names[excludes:].startswith("=")
     wanted = [name.partition(":")[0] for name in names[excludes + is_exact :].split(",") if name]
-    return any(excludes != any(each == name if is_exact else each.startswith(name) for name in wanted) for each in there)
+    return any(excludes != any(each == name if is_exact else each.startswith(name) for name in wanted) for each in existing)

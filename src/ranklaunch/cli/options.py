@@ -24,8 +24,8 @@ from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
-ENV_PIPE_S = 30.0  # for the writer of a pipe to end
-_EXPORT = r"export[ \t]+"  # as in a file for a shell
+ENV_PIPE_S = 30.0  # longest wait for a pipe's writer to end
+_EXPORT = r"export[ \t]+"  # before a name, as in a file for a shell
 _NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 
 
@@ -33,8 +33,8 @@ _NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 class Option:
     """Option of a command line.
 
-    value: name of the value. takes: name of its text in help; "" for a switch, which gives "true". may_take: name of a number that may
-    follow a switch. legal: the legal texts, if they are few.
+    value: name of the value. takes: placeholder of the text in help; "" for a switch, whose text is "true". may_take: placeholder of a
+    number that may follow a switch. legal: the legal texts, if they are few.
     """
 
     name: str
@@ -46,17 +46,20 @@ class Option:
 
 
 def of_variable(variable: Variable[object], default: str = "") -> Option:
-    """default: as help shows it."""
+    """Return the option of a variable. default: text of the default for help."""
     meaning = f"{variable.meaning}{f' (default: {default})' if default else ''} [{', '.join(variable.names)}]"
     legal = variable.parse.legal if isinstance(variable.parse, parse.OneOf) else ()
     return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X", variable.may_take, legal)
 
 
 class Parser:
-    """Options of one command: --name VALUE, --name=VALUE, or --name alone for a switch. No abbreviations: options of later versions
-    must not change a meaning. Not argparse (adr/0028-plain-python.md): it takes options behind the program for its own."""
+    """Parser of one command's options: --name VALUE, --name=VALUE, or --name alone for a switch.
 
-    _own: tuple[str, ...] = ()  # names of options that this command alone has
+    There are no abbreviations: a new option in a later version must not change the meaning of a command line. argparse is not used
+    (adr/0028-plain-python.md), since it takes options after the program for its own.
+    """
+
+    _own: tuple[str, ...] = ()  # names of options that only this command has
     _of_job = False
 
     def __init__(self, command: str, description: str, usage: str, known: Iterable[Option] = ()) -> None:
@@ -72,7 +75,7 @@ class Parser:
         return self.options.get(name)
 
     def split(self, argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-        """Return (name and text of each value in the order given, program and its arguments). A repeated option is repeated there."""
+        """Return pairs of value name and text in the given order, and the words of the program. A repeated option has several pairs."""
         pairs, rest = [], list(argv)
         while rest and rest[0].startswith("-") and rest[0] not in ("-", "--", "-m"):
             word = rest.pop(0)
@@ -86,7 +89,7 @@ class Parser:
         return pairs, rest[1:] if rest[:1] == ["--"] else rest
 
     def apart(self, argv: list[str]) -> tuple[dict[str, str], list[str]]:
-        """Return options and words, which may stand in any order if no program is started; of a repeated option the last counts."""
+        """Return options and words of a command without a program, where they may stand in any order. The last of equal options counts."""
         values: dict[str, str] = {}
         words: list[str] = []
         while True:
@@ -99,7 +102,7 @@ class Parser:
             argv = rest[1:]
 
     def folder(self, argv: list[str]) -> tuple[dict[str, str], str]:
-        """Return the options, and the one word that may stand beside them; "" without one."""
+        """Return the options, and the folder that may stand beside them; "" without a folder."""
         values, words = self.apart(argv)
         if len(words) > 1:
             self.refuse(f"{len(words)} folders: expected at most one")
@@ -111,15 +114,15 @@ class Parser:
         return self.find(name) or self.refuse(f"unknown option {word!r}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:
-        """Return the end of the message about an unknown option: the option that may be meant."""
+        """Return the end of the message about an unknown option: the most similar option."""
         return nearest(name, (*self.options, "--help"))
 
     def _text(self, option: Option, rest: list[str]) -> str:
-        """Take the text of an option from the words behind it."""
+        """Take the text of an option from the words after it."""
         if not option.takes:
             return rest.pop(0) if option.may_take and rest and re.fullmatch("[0-9]+", rest[0]) else "true"
         if not rest or rest[0] == "-m" or (rest[0].startswith("--") and not re.search(r"\s", rest[0])):
-            instead = f", and found {rest[0]!r}: write {option.name}={rest[0]} if that is one" if rest else ""
+            instead = f", found {rest[0]!r}: write {option.name}={rest[0]} if that is the value" if rest else ""
             self.refuse(f"option {option.name}: expected a value{instead}")
         return rest.pop(0)
 
@@ -139,7 +142,7 @@ class Parser:
 
 
 def chosen(values: Mapping[str, str], option: Option, usage: str = "") -> str:
-    """Return the text of an option that takes one of a few texts: the first of them by default. Raises UsageError."""
+    """Return the text of an option with a few legal texts, the first of them by default. Raises UsageError."""
     text = values.get(option.value, option.legal[0])
     if text not in option.legal:
         msg = f"{option.name} {text}: expected {', '.join(option.legal)}{nearest(text, option.legal)}{usage}"
@@ -148,13 +151,16 @@ def chosen(values: Mapping[str, str], option: Option, usage: str = "") -> str:
 
 
 def of_formats(*formats: str) -> Option:
-    """Return the option --format of a command with these formats."""
+    """Return the option --format of a command with these formats; the first is the default."""
     return Option("--format", "format", f"{', '.join(formats)} (default: {formats[0]})", legal=formats)
 
 
 class JobParser(Parser):
-    """Parser of commands for a job: one option for each variable with an option name. Options of methods and platforms alone
-    are added on demand: to know them is to import all of these. own: variables of this command alone."""
+    """Parser of commands for a job, with an option for each variable that has an option name.
+
+    Options that only some methods or platforms have are added on demand, since this imports all methods and platforms. own: variables that
+    only this command has.
+    """
 
     _of_job = True
 
@@ -173,7 +179,7 @@ class JobParser(Parser):
         return {name: of_variable(variable, self._default(variable)) for name, variable in variables}
 
     def _hint(self, name: str) -> str:
-        from ranklaunch.plan.hints import unknown  # only mistakes need it
+        from ranklaunch.plan.hints import unknown  # needed for mistakes only
 
         if name in {variable.option for variable in settings.PLAN_VARIABLES}:
             return "; ranklaunch plan has it"
@@ -181,7 +187,7 @@ class JobParser(Parser):
         return f", did you mean '{meant}'?" if meant in self.options else super()._hint(name)
 
     def _default(self, variable: Variable[object]) -> str:
-        """Methods may have defaults of their own."""
+        """Return the default for help. Methods may have different defaults for one option."""
         if variable.is_switch:
             return ""
         same = {v.shown_default for v in every_variable() if v.option == variable.option and v.value == variable.value}
@@ -193,7 +199,7 @@ class JobParser(Parser):
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A parsed command line. own: reads this process's own environment, also where the job's comes from a file."""
+    """A parsed command line. own: reader of this process's own environment, even if the job's environment comes from a file."""
 
     request: Request
     own: Reader
@@ -202,8 +208,8 @@ class CommandLine:
 def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Program | None = None, recorded: bool = False) -> CommandLine:
     """Return the request from a command line and an environment. Raises UsageError and ConfigError.
 
-    default: the program if none is given; without a default, such a command line is wrong. recorded: the environment is
-    another container's; its account is known by its HOME alone.
+    default: program to use if the command line has none; None if a program is required. recorded: True if the environment is another
+    container's, where only HOME tells the account.
     """
     options, words = parser.split(argv)
     values = dict(options)
@@ -218,7 +224,7 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
 def requested(
     values: Mapping[str, str], words: list[str], used: dict[str, str], root: str, default: Program | None = None, *, recorded: bool
 ) -> Request:
-    """Return the request of options and words in an environment. root, default, recorded: as for read."""
+    """Return the request from options and words in an environment. root: folder of the files; default, recorded: as for read."""
     account = recorded_account(used) if recorded else own_account()
     files, cwd = DiskFiles(root), disk.working_folder()
     _refuse_lost_logs(Reader(used, NoFiles(), values))
@@ -227,7 +233,7 @@ def requested(
 
 
 def allocated(command_line: CommandLine) -> Mapping[str, str]:
-    """Return the environment of the job, with the variables of an allocation of Slurm where one is asked for."""
+    """Return the job's environment; with --slurm, including the variables of such an allocation."""
     if not command_line.own.is_set(settings.SLURM):
         return command_line.request.env
     from ranklaunch.adapters.platforms import slurm
@@ -236,19 +242,19 @@ def allocated(command_line: CommandLine) -> Mapping[str, str]:
 
 
 def _refuse_lost_logs(reader: Reader) -> None:
-    """Where the working folder was removed, what the job leaves would come to stand where nobody looks for it, by default too."""
+    """Refuse a relative log folder (the default too) if the working folder was removed: logs would land where nobody looks for them."""
     disk.absolute(reader.get(settings.LOG_DIR), "" if reader.is_set(settings.LOG_DIR) else f"{settings.LOG_DIR.option} ")
 
 
 def bounded(work: Callable[[], Any], what: str) -> Any:
-    """As ranklaunch.system.bounded.call, which most starts do not need."""
+    """Call ranklaunch.system.bounded.call, imported on demand: most starts do not need it."""
     from ranklaunch.system.bounded import call
 
     return call(work, what)
 
 
 def own_account() -> Account:
-    """This process's own, as the system knows it: what sshd goes by."""
+    """Return the account of this process from the system's user database, as sshd sees it."""
     try:
         entry = pwd.getpwuid(os.getuid())
     except KeyError:  # a container that runs as a user id without a name
@@ -257,13 +263,14 @@ def own_account() -> Account:
 
 
 def recorded_account(env: Mapping[str, str]) -> Account:
-    """Of a container whose environment was recorded: by its HOME."""
+    """Return the account of a container with a recorded environment, from its HOME."""
     home = env.get("HOME", "") or ROOT_ACCOUNT.home
-    root = home == ROOT_ACCOUNT.home
-    return ROOT_ACCOUNT if root else Account(env.get("USER") or env.get("LOGNAME") or os.path.basename(home), home, root)
+    is_root = home == ROOT_ACCOUNT.home
+    return ROOT_ACCOUNT if is_root else Account(env.get("USER") or env.get("LOGNAME") or os.path.basename(home), home, is_root)
 
 
 def program_of(words: list[str]) -> Program:
+    """Return the program of a command line's words. Raises UsageError."""
     if words[:1] == ["-m"]:
         words = words[1:]
         if words:
@@ -272,15 +279,13 @@ def program_of(words: list[str]) -> Program:
         msg = "no PROGRAM given: a .py or .sh file, -m module, or any executable"
         raise UsageError(msg)
     if words[0].startswith("-"):
-        msg = (
-            f"PROGRAM {words[0]!r} begins with a dash: launchers would take it for an option of theirs; ./{words[0]} is a file of that name"
-        )
+        msg = f"PROGRAM {words[0]!r} begins with a dash: launchers would take it for an option; for a file of this name write ./{words[0]}"
         raise UsageError(msg)
     return Program(words[0], tuple(words[1:]))
 
 
 def named(own: Reader, variable: Variable[str]) -> str:
-    """A path that was given, and by what: "--root /x", "RANKLAUNCH_ROOT=/x"."""
+    """Return a path with its option or variable: "--root /x", "RANKLAUNCH_ROOT=/x"."""
     return f"{variable.option} {own.get(variable)}" if variable.value in own.options else f"{own.source(variable)}={own.get(variable)}"
 
 
@@ -289,6 +294,7 @@ def _wrong(own: Reader, variable: Variable[str], text: str) -> ConfigError | Usa
 
 
 def read_env_file(own: Reader) -> dict[str, str]:
+    """Return the environment in the file of --env-file. Raises UsageError and ConfigError."""
     return parse_env(text_of(own, settings.ENV_FILE), named(own, settings.ENV_FILE))
 
 
@@ -323,7 +329,10 @@ def _env_bytes(path: str) -> bytes:
 
 
 def parse_env(text: str, where: str) -> dict[str, str]:
-    """KEY=VALUE pairs ended by NUL (as in /proc/PID/environ) or by line ends, or one JSON object of texts."""
+    """Return the environment in a text. Raises ConfigError.
+
+    The text has NAME=VALUE pairs ended by NUL (as in /proc/PID/environ) or by line ends, or is one JSON object of texts.
+    """
     text = text.removeprefix(BYTE_ORDER_MARK)
     if text.lstrip().startswith("{"):
         return _json_env(text, where)
@@ -333,7 +342,7 @@ def parse_env(text: str, where: str) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         name = re.sub(_EXPORT, "", name.strip())
         if not equals or not re.fullmatch(_NAME, name):
-            from ranklaunch import showing  # few files have one
+            from ranklaunch import showing  # needed for mistakes only
 
             problems.append(f"{where}, {place}: expected NAME=VALUE, found {showing.begun(pair)}")
         env[name] = value

@@ -1,4 +1,4 @@
-"""Rank tables on the disk and from a command line: read, compared with what is expected, made of hosts and devices, written."""
+"""Rank tables for commands: read from disk, compared with expectations, made from hosts and devices, written."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ranklaunch.ranktable.check import MOST_RANKS
 from ranklaunch.supervise.record import write_file
 from ranklaunch.system.disk import DiskFiles
 
-MOST_BYTES = 1 << 20  # of a file of --hccn
+MOST_BYTES = 1 << 20  # size of a file of --hccn
 _BLOCK = r"[0-9A-Fa-f.:]+/[0-9]+"
 Parsed = TypeVar("Parsed")
-Devices = list[list[tuple[str, str]]]  # of each server: (id, address) of each
+Devices = list[list[tuple[str, str]]]  # for each server, (id, address) of each device
 
 
 def read(path: str) -> RankTable:
-    """Raises ConfigError where it is not whole yet, or has defects."""
+    """Return a rank table. Raises ConfigError if it is incomplete or has defects."""
     try:
         return ranktable.load(path, DiskFiles())
     except ranktable.NotReadyError as error:
@@ -32,10 +32,10 @@ def read(path: str) -> RankTable:
 
 
 def unexpected(table: RankTable, nodes: int | None, devices: int | None) -> list[str]:
-    """What of a table is not as expected. nodes: how many servers or pods; devices: of each; None: any number."""
+    """Return the differences from an expected size. nodes: number of servers or pods; devices: of each; None: any number."""
     problems = []
     if nodes is not None and len(table.servers) != nodes:
-        problems.append(f"{len(table.servers)} nodes are in the table, expected {nodes}")
+        problems.append(f"the table has {len(table.servers)} nodes, expected {nodes}")
     if devices is not None:
         wrong = [f"node {i} has {server.size}" for i, server in enumerate(table.servers) if server.size != devices]
         if wrong:
@@ -44,16 +44,16 @@ def unexpected(table: RankTable, nodes: int | None, devices: int | None) -> list
 
 
 def hosts_in(text: str) -> tuple[str, ...]:
-    """Of --hosts: names or addresses, or one block of addresses."""
+    """Return the hosts of --hosts: names or addresses, or one block of addresses. Raises UsageError."""
     return tuple(_parsed("--hosts", make.addresses if re.fullmatch(_BLOCK, text) else parse.hosts, text))
 
 
 def devices_of(hosts: Sequence[str], counts: str | None, block: str | None, hccn: Sequence[str]) -> Devices:
-    """Of each host. counts: the text of --devices; block: that of --device-ips; hccn: the files of --hccn. Raises UsageError."""
+    """Return the devices of each host. counts: text of --devices. block: text of --device-ips. hccn: files of --hccn. Raises UsageError."""
     if not hccn:
         return _counted(hosts, counts, block)
     if counts or block:
-        msg = "--hccn says which devices and addresses there are: leave --devices and --device-ips out"
+        msg = "--hccn names devices and addresses already: leave --devices and --device-ips out"
         raise UsageError(msg)
     if len(hccn) != len(hosts):
         msg = f"--hccn names {len(hccn)} files for {len(hosts)} hosts: expected one for each"
@@ -75,7 +75,7 @@ def _read(path: str) -> str:
 
 def _counted(hosts: Sequence[str], text: str | None, block: str | None) -> Devices:
     if not text:
-        msg = "either --devices or --hccn must say which devices the servers have"
+        msg = "no devices given: expected --devices or --hccn"
         raise UsageError(msg)
     counts = _parsed("--devices", parse.counts, text)
     counts = counts * len(hosts) if len(counts) == 1 else counts
@@ -87,7 +87,7 @@ def _counted(hosts: Sequence[str], text: str | None, block: str | None) -> Devic
         raise UsageError(msg)
     ips: Iterator[str] = _parsed("--device-ips", make.addresses, block) if block else itertools.repeat("")
     devices = [[(str(d), ip) for d, ip in zip(range(n), ips)] for n in counts]
-    if [len(own) for own in devices] != list(counts):
+    if [len(each) for each in devices] != list(counts):
         msg = f"--device-ips {block} has too few addresses for {sum(counts)} devices"
         raise UsageError(msg)
     return devices
@@ -102,7 +102,7 @@ def _parsed(option: str, kind: Callable[[str], Parsed], text: str) -> Parsed:
 
 
 def checked(text: str) -> str:
-    """A table that was made, in which nothing is wrong. Raises UsageError."""
+    """Return the text of a made table, after a check. Raises UsageError for options that make no correct table."""
     try:
         ranktable.parse(text, "of these options")
     except ConfigError as error:
@@ -111,7 +111,7 @@ def checked(text: str) -> str:
 
 
 def write(text: str, path: str | None) -> None:
-    """To stdout where no path is given."""
+    """Write a text to a file; to standard output without a path. Raises UsageError."""
     if not path:
         sys.stdout.write(text)
         return

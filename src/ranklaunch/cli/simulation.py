@@ -1,9 +1,8 @@
-"""The supervisor's side of simulate: gives each node its place. Each node's run is a process of one plan, so the job stops
-as one.
+"""The work of `simulate` in the supervisor process. Each node's run is a process of one plan, so the job stops as a whole.
 
-Nodes have the addresses 127.0.0.1, 127.0.0.2, ... and get RANKLAUNCH_ variables, as on platform local. In an
-environment of ModelArts, they get the same variables as its containers. A rank table has ModelArts' form (group_list).
-A TensorFlow job of N nodes has N workers and N ps. No accelerator is involved.
+Nodes have the addresses 127.0.0.1, 127.0.0.2, ... and get RANKLAUNCH_ variables, as on platform local. In an environment of ModelArts, they
+get the variables of its containers. A rank table has ModelArts' form (group_list). A TensorFlow job of N nodes has N workers and N ps. No
+accelerator is involved.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ JOB, OF_MODELARTS = "simulated-job", "modelarts-job-simulated"  # names of jobs
 PLATFORM = "simulate"
 MOST_VERDICT = 16 * 1024 * 1024  # bytes
 MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
-# What simulate itself says to each node.
+# Settings that simulate itself gives to each node.
 OURS = (
     settings.NODES, settings.SLOTS, settings.HOSTS, settings.NODE_INDEX, settings.LOG_DIR, settings.ENV_FILE, MASTER_PORT,
     settings.MUSTER_PORT,
 )  # fmt: skip
-TASKS = (tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS)  # what each node finds as a platform tells it, and may be told by no option
-# What the environment may say of a place in another job, and where that job's last word goes.
+TASKS = (tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS)  # passed as a platform's variables; options for them are refused
+# Settings that the environment may have from another job.
 NOT_INHERITED = (
     *OURS, settings.ACCELERATOR, settings.PLATFORM, settings.MASTER_ADDR, settings.JOB_NAME, settings.ATTEMPT, settings.RANK_TABLE,
     settings.TERMINATION_LOG, *TASKS,
 )  # fmt: skip
-NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
+NODE_GRACE_S = 5.0  # added to the nodes' own grace period: each node stops its ranks first
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
@@ -68,15 +67,18 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     record = Record(plan.job.log_dir)
     record.open()
     start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
-    session = Session(signals, nested.unmarked(command_line.request.env), guard, has_desk=False)  # its nodes answer, who know the ranks
+    # No control socket: the nodes answer, since they know the ranks.
+    session = Session(signals, nested.unmarked(command_line.request.env), guard, has_desk=False)
     return session.run(start).judgement.exit_code
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Simulated containers. job: its name. slots: of the workers, first in order. ports: of TensorFlow's workers and ps, ()
-    for a job of workers alone. table: path of the rank table, "" if the method has none. on_modelarts: variables are
-    ModelArts'."""
+    """Simulated containers.
+
+    job: the job's name. slots: of the workers, which come first. ports: of TensorFlow's workers and ps, () for a job without ps. table:
+    path of the rank table, "" if the method has none. on_modelarts: True for ModelArts' variables.
+    """
 
     job: str
     hosts: tuple[str, ...]
@@ -96,7 +98,7 @@ class Cluster:
         return len(self.slots)
 
     def place(self, node: int) -> tuple[str, int]:
-        """Task and index in it."""
+        """Return the task of a node, and its index within the task."""
         return (WORKER, node) if node < self.workers else (PS, node - self.workers)
 
     def name(self, node: int) -> str:
@@ -108,7 +110,7 @@ class Cluster:
 
 
 def make_plan(command_line: options.CommandLine) -> Plan:
-    """One process per node: the user's command line, with the variables that the platform would set."""
+    """Return a plan with one process per node: the user's command line, with the variables that a platform would set."""
     _refuse_tasks(command_line.request.options)
     reader = command_line.request.reader()
     cluster = _cluster(reader)
@@ -134,7 +136,7 @@ def _refuse_tasks(options: Mapping[str, str]) -> None:
     names = [variable.option for variable in TASKS if variable.value in options]
     if names:
         msg = (
-            f"{names[0]}: simulate gives its containers addresses and tasks of its own, and with --method {tensorflow.NAME} --nodes N has "
+            f"{names[0]}: simulate chooses addresses and tasks itself; with --method {tensorflow.NAME}, --nodes N makes "
             "N workers and N ps: leave it out"
         )
         raise UsageError(msg)
@@ -176,9 +178,9 @@ def _cluster(reader: Reader) -> Cluster:
 
 
 def _is_modelarts(reader: Reader) -> bool:
-    """True if an option names that platform, or its variables are in the environment, mostly by an --env-file."""
-    named = reader.options.get(settings.PLATFORM.value) or reader.env.get(settings.PLATFORM.names[0])
-    return named == "modelarts" if named else PLATFORMS["modelarts"].detect(reader)
+    """Return True if an option names platform modelarts, or the environment (mostly from --env-file) has its variables."""
+    platform = reader.options.get(settings.PLATFORM.value) or reader.env.get(settings.PLATFORM.names[0])
+    return platform == "modelarts" if platform else PLATFORMS["modelarts"].detect(reader)
 
 
 def _node(command_line: options.CommandLine, cluster: Cluster, node: int) -> Process:
@@ -194,8 +196,8 @@ def _node(command_line: options.CommandLine, cluster: Cluster, node: int) -> Pro
 
 
 def _environment(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[str, str]:
-    """Return what the run of a node finds beside the user's settings."""
-    made = {
+    """Return the variables of a node's run, in addition to the user's settings."""
+    variables = {
         **(_of_modelarts(cluster, node) if cluster.on_modelarts else _of_local(cluster, node)),
         "RANKLAUNCH_SLOTS": ",".join(map(str, cluster.slots)),
         "RANKLAUNCH_ACCELERATOR": cluster.accelerator,
@@ -203,9 +205,9 @@ def _environment(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[st
         settings.SECRET.names[0]: env.get(settings.SECRET.names[0]) or cluster.secret,
         "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
     }
-    # A free one: jobs that are simulated side by side must not meet. By a rank table, only the program knows of a port.
+    # The port is a free one, so that simultaneous simulated jobs do not meet. With a rank table, only the program knows the port.
     by_table = {"RANK_TABLE_FILE": cluster.table}
-    return {**made, **(by_table if cluster.table else {"RANKLAUNCH_MASTER_PORT": str(cluster.port)})}
+    return {**variables, **(by_table if cluster.table else {"RANKLAUNCH_MASTER_PORT": str(cluster.port)})}
 
 
 def _of_local(cluster: Cluster, node: int) -> dict[str, str]:
@@ -223,7 +225,9 @@ def _of_local(cluster: Cluster, node: int) -> dict[str, str]:
         "RANKLAUNCH_HOSTS": ",".join(cluster.hosts[: cluster.workers]),
         "RANKLAUNCH_NODE": str(index),
         "RANKLAUNCH_ATTEMPT": str(cluster.attempt),
-        "RANKLAUNCH_LOG_DIR": cluster.log_dir if len(cluster.hosts) > 1 else cluster.node_dir(node),  # in it, each of several has its own
+        "RANKLAUNCH_LOG_DIR": cluster.log_dir
+        if len(cluster.hosts) > 1
+        else cluster.node_dir(node),  # several nodes make node folders there
         **(lists if addresses else {}),
     }
 
@@ -249,12 +253,12 @@ def _of_modelarts(cluster: Cluster, node: int) -> dict[str, str]:
 
 
 def _addresses(cluster: Cluster) -> list[str]:
-    """Return the addresses of a TensorFlow job's workers and ps; of another job none."""
+    """Return the addresses of a TensorFlow job's workers and ps; [] for another job."""
     return [f"{host}:{port}" for host, port in zip(cluster.hosts, cluster.ports)]
 
 
 def rank_table(cluster: Cluster) -> str:
-    """A table as ModelArts writes it: pods in no order, every scalar a text. Device addresses are of a range for benchmarks."""
+    """Return a rank table in ModelArts' form: pods unordered, all scalars texts. Device addresses are of the range for benchmarks."""
     counts = [max(1, n) for n in cluster.slots]
     addresses = (f"198.18.{n // 250}.{n % 250 + 1}" for n in itertools.count())
     pods = [
@@ -279,7 +283,7 @@ def _attempt(log_dir: str) -> int:
 
 
 def _node_judgement(job: Job, process: Process) -> Judgement | None:
-    """What a node's own verdict says, which is the same on all of them."""
+    """Return the judgement in a node's own verdict, which is the same on all nodes; None if it cannot be read."""
     if process.node is None:
         return None
     path = join(folders.attempt(folders.node(job.log_dir, process.node), job.attempt), folders.VERDICT)

@@ -1,1 +1,1 @@
-"""What will happen on one node, as values, and how it follows from an environment."""
+"""Plans: the complete description of a node's work, and its derivation from an environment."""

@@ -1,4 +1,4 @@
-"""Compaction of texts different in numbers alone, as for a node's ranks, to one text with their ranges."""
+"""Compaction of texts that differ only in numbers, such as those of a node's ranks, to one text with ranges."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-FEWEST = 3  # texts that are worth it
+FEWEST = 3  # texts to compact
 _NUMBER = re.compile(r"([0-9]+)")
 
 Block = tuple[str, ...]  # lines
 
 
 def folded(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Neighbours that are the same but for numbers become one: "RANK=0..7"."""
-    for _, alike in itertools.groupby(blocks, key=lambda block: tuple(_NUMBER.sub("0", line) for line in block)):
-        group = list(alike)
+    """Merge neighbours that differ only in numbers to one block: "RANK=0..7"."""
+    for _, members in itertools.groupby(blocks, key=lambda block: tuple(_NUMBER.sub("0", line) for line in block)):
+        group = list(members)
         if len(group) < FEWEST:
             yield from group
         else:

@@ -1,8 +1,7 @@
-"""Facts for a comparison of a job's nodes before they start: without equal facts the ranks cannot meet.
+"""Facts that a job's nodes compare before they start ranks: with different facts the ranks cannot meet.
 
-Read from files alone, so `plan` can show the facts and nothing has to be started for them. Versions come from the folders left by pip
-beside a package (the Python packaging specification "Recording installed projects"), from torch/version.py, and from the files
-written by CANN's installer.
+Facts are read from files, without starting a program, so that `plan` can show them. Versions come from the folders that pip leaves beside a
+package (the Python packaging specification "Recording installed projects"), from torch/version.py, and from the files of CANN's installer.
 """
 
 from __future__ import annotations
@@ -24,21 +23,24 @@ PACKAGES = (
     "torch", "torch_npu", "mindspore", "tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_intel", "tensorflow_cpu_aws",
     "tf_nightly", "deepspeed", "accelerate", "horovod", "mpi4py", "jax", "jaxlib", "ray",
 )  # fmt: skip
-# Without agreement on these, two ranks have one number, or none meets the others: nobody can want that.
+# Facts that must always agree: otherwise two ranks have one number, or ranks never meet.
 FIXED = ("method", "nodes", "world_size", "slots", "tasks", "master_port", "route_plan")
 MOST_PROGRAM_BYTES = 16 * 1024 * 1024
 MOST_VERSION_BYTES = 64 * 1024
-LONGEST = 200  # characters of a fact; a longer one is compared by its digest
+LONGEST = 200  # characters of a fact; a longer fact is compared by its digest
 
 
 def refuse_allowed(reader: Reader, fixed: list[str]) -> None:
+    """Report a problem for facts that the user allows to differ although the ranks then cannot meet. fixed: their names."""
     if fixed:
-        hint = f"; {settings.SLOTS.both}, as 2,1 and on every node, says how many each has" if {"slots", "world_size"} & {*fixed} else ""
+        hint = ""
+        if {"slots", "world_size"} & {*fixed}:
+            hint = f"; for nodes of different sizes, set {settings.SLOTS.both} to a list, such as 2,1, on every node"
         reader.problem(f"{reader.described(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
 
 
 def of_job(job: Job, method: str) -> dict[str, str]:
-    """The shape of the job as this node sees it."""
+    """Return the shape of the job: method, nodes, ranks, slots, tasks, hosts."""
     nodes = job.nodes
     facts = {
         "method": method,
@@ -47,7 +49,7 @@ def of_job(job: Job, method: str) -> dict[str, str]:
         "slots": ",".join(str(node.slots) for node in nodes) if job.slots_differ else f"{nodes[0].slots} on each",
         "accelerator": job.accelerator,
     }
-    if job.has_tasks or not nodes[0].slots:  # a ps, or what only launches, has no accelerator where the others have
+    if job.has_tasks or not nodes[0].slots:  # a ps, or a node that only launches, has another accelerator than the rest, or none
         del facts["accelerator"]
     if job.has_tasks:
         facts["tasks"] = ", ".join(f"{count} {task}" for task, count in Counter(node.task for node in job.nodes).items())
@@ -62,14 +64,14 @@ def _hosts(nodes: tuple[Node, ...]) -> dict[str, str]:
 
 
 def of_table(plan: Plan) -> dict[str, str]:
-    """A digest of the rank table, where ranklaunch writes one for the ranks."""
-    own = join(folders.restart(folders.attempt(plan.job.log_dir, plan.job.attempt), plan.job.restart), folders.RANK_TABLE)
-    texts = [file.text for file in plan.files if file.path == own]
+    """Return the digest of the rank table that ranklaunch writes for the ranks, if it writes one."""
+    path = join(folders.restart(folders.attempt(plan.job.log_dir, plan.job.attempt), plan.job.restart), folders.RANK_TABLE)
+    texts = [file.text for file in plan.files if file.path == path]
     return {TABLE: digest(texts[0])} if texts else {}
 
 
 def of_policy(plan: Plan) -> dict[str, str]:
-    """Return the rules for restarts of all ranks and for hangs, if not the defaults: nodes decide both together."""
+    """Return the rules for restarts in place and for hangs, if they are not the defaults. Nodes decide both together."""
     facts = {}
     if plan.rounds:
         never = ",".join(map(str, plan.rounds.never))
@@ -81,7 +83,7 @@ def of_policy(plan: Plan) -> dict[str, str]:
 
 
 def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
-    """A digest of the program's file; none for a module or a program that is not there (yet)."""
+    """Return the digest of the program's file; nothing for a module, or for a file that does not exist (yet)."""
     if job.program.module or not (job.program.is_python or job.program.is_shell):
         return {}
     text = _text(files, absolute(job.program.path, cwd), MOST_PROGRAM_BYTES)
@@ -89,9 +91,9 @@ def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
 
 
 def of_versions(job: Job, files: Files, env: Mapping[str, str], cwd: str, ascend: str) -> dict[str, str]:
-    """Return the versions of the user's Python and its packages. ascend: CANN's folder, where the environment names it."""
+    """Return the versions of the user's Python, its packages and CANN. ascend: CANN's folder from the environment, or ""."""
     facts: dict[str, str] = {}
-    for version, folder in reversed(_folders(job, files, env, cwd)):  # the first found hides what lies in those after it
+    for version, folder in reversed(_folders(job, files, env, cwd)):  # a package hides packages of the same name in later folders
         facts["Python"] = version
         facts.update(_packages(files, folder))
     for folder in (ascend, *CANN_FOLDERS):
@@ -103,7 +105,7 @@ def of_versions(job: Job, files: Files, env: Mapping[str, str], cwd: str, ascend
 
 
 def beside(files: Files, program: str) -> dict[str, str]:
-    """Versions of the packages that are installed where a script comes from: beside the interpreter of its first line."""
+    """Return the versions of the packages beside a script's interpreter, which the script's first line names."""
     first = (_text(files, program, MOST_VERSION_BYTES) or "").partition("\n")[0]
     python = re.match(r"#!\s*(/\S*/python[0-9.]*)", first)
     facts: dict[str, str] = {}
@@ -113,35 +115,37 @@ def beside(files: Files, program: str) -> dict[str, str]:
 
 
 def is_older(version: str, least: str) -> bool:
-    """By the numbers that both begin with; a version that is none is not older."""
+    """Return True if a version is older than `least`, by the numbers at their beginnings. A version without numbers is not older."""
     numbers = [re.findall(r"[0-9]+", re.match(r"[0-9.]*", text)[0]) for text in (version, least)]  # type: ignore[index]
     one, other = (list(map(int, parts)) for parts in numbers)
     return bool(one) and (one + [0] * len(other))[: len(other)] < other
 
 
 def source(path: str, job: Job, files: Files, env: Mapping[str, str], cwd: str) -> str:
-    """Text of a file of what is installed for the user's Python, by its path below the packages; "" where it is not found."""
+    """Return the text of a file among the packages of the user's Python, "" if it does not exist. path: below the packages' folder."""
     texts = (_text(files, join(folder, path), MOST_VERSION_BYTES) for _, folder in _folders(job, files, env, cwd))
     return next((text for text in texts if text is not None), "")
 
 
 def has(path: str, job: Job, files: Files, env: Mapping[str, str], cwd: str) -> bool:
-    """Return True if a file is among what is installed for the user's Python. path: below the packages."""
+    """Return True if a file exists among the packages of the user's Python. path: below the packages' folder."""
     return any(files.exists(join(folder, path)) for _, folder in _folders(job, files, env, cwd))
 
 
 def _folders(job: Job, files: Files, env: Mapping[str, str], cwd: str) -> list[tuple[str, str]]:
-    """Python's version and each folder of packages, in the order in which Python looks into them."""
+    """Return each folder of packages with Python's version, in the order of Python's search."""
     python = job.python if "/" in job.python else which(job.python, env.get("PATH", ""), files)
     packages = list(_site_packages(files, absolute(python, cwd), env)) if python else []
-    named = [absolute(folder, cwd) for folder in env.get("PYTHONPATH", "").split(":") if folder]
-    return [*((packages[0][0], folder) for folder in named if packages and files.is_dir(folder)), *packages]
+    in_pythonpath = [absolute(folder, cwd) for folder in env.get("PYTHONPATH", "").split(":") if folder]
+    return [*((packages[0][0], folder) for folder in in_pythonpath if packages and files.is_dir(folder)), *packages]
 
 
 def _site_packages(files: Files, python: str, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the folders of Python's module site: those beside an interpreter, of a virtual environment, of conda, of the system; the
-    folder of pip for one user; and for an environment with system packages, the system's folders. Names in .pth files are not looked
-    up."""
+    """Yield version and folder for each folder of packages that Python's module site adds.
+
+    These are the folders beside an interpreter (of a virtual environment, conda or the system), pip's folder for one user, and for a
+    virtual environment with system packages also the system's. Paths in .pth files are ignored.
+    """
     prefix = folder_of(folder_of(python))
     version = _minor(files, prefix, python)
     if not version:
@@ -159,7 +163,7 @@ def _site_packages(files: Files, python: str, env: Mapping[str, str]) -> Iterato
 
 
 def _beside(files: Files, prefix: str, version: str) -> Iterator[tuple[str, str]]:
-    """Pip's own in /usr/local before those of the system's packages, as Debian has it."""
+    """Yield the folders below a prefix. As on Debian, pip's folder in /usr/local comes before those of the system's packages."""
     for lib in (f"{prefix}/local/lib", f"{prefix}/lib64", f"{prefix}/lib"):
         for name in (f"python{version}/site-packages", f"python{version}/dist-packages", "python3/dist-packages"):
             if files.is_dir(join(lib, name)):
@@ -167,13 +171,13 @@ def _beside(files: Files, prefix: str, version: str) -> Iterator[tuple[str, str]
 
 
 def _minor(files: Files, prefix: str, python: str) -> str:
-    """3.11, by the interpreter's name or by the newest folder beside it."""
-    named = re.search(r"python(3\.[0-9]{1,2})$", python)
-    if named:
-        return named[1]
+    """Return the version, such as 3.11, from the interpreter's name or the newest folder beside it; "" if it is unknown."""
+    in_name = re.search(r"python(3\.[0-9]{1,2})$", python)
+    if in_name:
+        return in_name[1]
     names = [name for lib in ("lib", "lib64") for name in files.names(f"{prefix}/{lib}")]
-    matched = [int(match[1]) for match in (re.fullmatch(r"python3\.([0-9]{1,2})", name) for name in names) if match]
-    return f"3.{max(matched)}" if matched else ""
+    minors = [int(match[1]) for match in (re.fullmatch(r"python3\.([0-9]{1,2})", name) for name in names) if match]
+    return f"3.{max(minors)}" if minors else ""
 
 
 def _packages(files: Files, folder: str) -> Iterator[tuple[str, str]]:
@@ -184,9 +188,9 @@ def _packages(files: Files, folder: str) -> Iterator[tuple[str, str]]:
         yield "CUDA", cuda[1]
 
 
-@functools.lru_cache(maxsize=32)  # a folder of hundreds is the same for each of a job's nodes
+@functools.lru_cache(maxsize=32)  # plans of all nodes read the same folder of hundreds of packages
 def _installed(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Packages that matter and their versions, by the folders that pip leaves."""
+    """Return name and version of each package of PACKAGES, from the names of pip's folders."""
     matched = (re.fullmatch(r"([A-Za-z0-9_.]+)-([^-/]{1,60})\.dist-info", name) for name in names if name.endswith(".dist-info"))
     return tuple((match[1].lower(), match[2]) for match in matched if match and match[1].lower() in PACKAGES)
 
@@ -198,7 +202,7 @@ def _cann(files: Files, folder: str) -> str:
     for name in ("version.cfg", "version.info", "toolkit/version.info", *infos):
         text = _text(files, join(folder, name), MOST_VERSION_BYTES) or ""
         versions = re.findall(r"^(?:\w+_running_version=\[|[Vv]ersion=)([\w.:+-]{1,60})", text, re.MULTILINE)
-        if versions:  # one for each component, mostly the same
+        if versions:  # one for each component, mostly equal
             return short(" ".join(dict.fromkeys(versions)))
     return ""
 
@@ -206,16 +210,16 @@ def _cann(files: Files, folder: str) -> str:
 def _text(files: Files, path: str, limit: int) -> str | None:
     try:
         return files.text(path, limit)
-    except ValueError:  # too large, or not a text
+    except ValueError:  # too large, or no text
         return None
 
 
 def short(value: str) -> str:
-    """A fact as it is told: a long one with its digest."""
+    """Return a fact's value, shortened and with its digest if it is too long."""
     return value if len(value) <= LONGEST else f"{value[:60]}... ({len(value)} characters, {digest(value)})"
 
 
 def digest(text: str) -> str:
-    import hashlib  # large; one node alone compares nothing
+    import hashlib  # slow to import, and a single node needs no digest
 
     return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""How the nodes of a job meet before launch (the muster): where, for how long, and the facts that they compare."""
+"""The start barrier of a job's nodes (muster): its place, its deadline, and the facts that nodes compare."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ranklaunch.version import __version__
 def planned(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None) -> Plan:
     """Return the plan with the muster, in place of the wait for node 0's name.
 
-    job: from the platform, before any rank table is known. Nodes that take no part meet the rest too.
-    args: of the program, in equal words on all nodes; None: the plan's.
+    job: from the platform, before any rank table is known. Idle nodes meet the rest too.
+    args: the program's arguments in the same words on all nodes; None: the plan's.
     """
     job = plan.job if plan.job.idle else job
     followers = plan.followers + len(job.idle)
     if not reader.get(settings.MUSTER):
         if followers:
-            why = f"with method {plan.method} some nodes end when others have, which the muster tells them"
+            why = f"with method {plan.method} some nodes wait for the end of the rest, which only the muster tells them; leave it on"
             reader.problem(f"{reader.described(settings.MUSTER)}: {why}")
         return plan
     port, timeout_s = reader.get(settings.MUSTER_PORT), _timeout_s(plan, reader)
@@ -43,7 +43,7 @@ def planned(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None) 
         secret=agreement.secret(reader),
         facts={
             **_shape(plan, job, readings),
-            **({} if followers else facts.of_policy(plan)),  # nodes without ranks may have other settings
+            **({} if followers else facts.of_policy(plan)),  # the settings of nodes without ranks may differ
             **_software(plan, job, reader),
             **agreement.of_ranks(plan, reader.env, args),
         },
@@ -62,11 +62,11 @@ def _launcher_readings(plan: Plan, reader: Reader) -> list[Reading]:
 
 
 def _shape(plan: Plan, job: Job, readings: list[Reading]) -> dict[str, str]:
-    """Facts of the job, its launcher and its rank table."""
+    """Return the facts of the job, its launcher and its rank table."""
     waits_for_table = any(wait.kind == "rank table" for wait in plan.waits)
     without = {settings.MASTER_ADDR.value} if job.own_master else set()
     return {
-        # Until its rank table is complete a node may know no more than its own slots.
+        # Until the rank table is complete, a node may know only its own slots.
         **facts.of_job(job if waits_for_table else plan.job, plan.method),
         **{each.name: each.value for each in readings if each.name not in without},
         **facts.of_table(plan),
@@ -74,7 +74,7 @@ def _shape(plan: Plan, job: Job, readings: list[Reading]) -> dict[str, str]:
 
 
 def _software(plan: Plan, job: Job, reader: Reader) -> dict[str, str]:
-    """Facts of the program, of installed packages, and of what must be the same by --same."""
+    """Return the facts of the program, of installed packages, and of the files that --same names."""
     cann = reader.peek(settings.CANN_FOLDER)
     compares = reader.is_set(settings.SAME) and not reader.arrived.restart
     return {
@@ -86,7 +86,7 @@ def _software(plan: Plan, job: Job, reader: Reader) -> dict[str, str]:
 
 
 def _timeout_s(plan: Plan, reader: Reader) -> float:
-    """Return the muster's deadline in seconds: that of every wait, if only RANKLAUNCH_WAIT_S is set."""
+    """Return the muster's deadline in seconds. If only RANKLAUNCH_WAIT_S is set, it holds for the muster too."""
     if reader.is_set(settings.MUSTER_TIMEOUT_S) or not reader.is_set(settings.WAIT_S):
         return reader.get(settings.MUSTER_TIMEOUT_S)
     seconds = plan.limits.wait_s

@@ -1,8 +1,7 @@
 """Groups of ranks when Megatron-LM splits a model: the same groups as in Megatron core.
 
-A rank's place is a number with one digit for each kind of parallelism; `order` gives the order of digits, the fastest first. A group
-of one kind has the ranks with a difference in this digit alone. Experts have digits of their own: context parallelism is folded into
-theirs.
+A rank is a number with one digit for each kind of parallelism; `order` gives the order of the digits, the fastest first. The ranks of a
+group of one kind differ only in this digit. Experts have digits of their own, without one for context parallelism.
 """
 
 from __future__ import annotations
@@ -23,8 +22,10 @@ _SEVERAL = {"mp": ("tp", "pp"), "dp_cp": ("dp", "cp"), "stage": ("tp", "cp", "dp
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes: tp tensor, pp pipeline, cp context, ep expert parallelism; etp tensor parallelism of experts, 0 for that of the rest.
-    What is left of the ranks is data parallelism. Groups are right only where `problems` finds none."""
+    """Sizes of parallelism: tp tensor, pp pipeline, cp context, ep expert; etp tensor parallelism of experts, 0 for tp.
+
+    The remaining factor of the world size is data parallelism. Groups are right only if `problems` yields nothing.
+    """
 
     world_size: int
     tp: int = 1
@@ -48,11 +49,11 @@ class Layout:
 
     @property
     def has_experts(self) -> bool:
-        """True if experts are laid out in another way than the rest."""
+        """True if the groups of experts differ from those of the rest of the model."""
         return self.ep > 1 or self.expert_tp != self.tp
 
     def problems(self) -> Iterator[str]:
-        """Why Megatron would refuse it, in words; nothing where it would not."""
+        """Yield the reasons why Megatron would refuse the layout."""
         dense = {"tp": self.tp, "pp": self.pp, "cp": self.cp}
         experts = {"tp of experts" if self.etp else "tp": self.expert_tp, "ep": self.ep, "pp": self.pp}
         ranks = counted(self.world_size, "rank")
@@ -70,9 +71,12 @@ class Layout:
             yield f"with the order {self.order}, experts would have other pipelines than the rest"
 
     def groups(self, kind: str) -> Groups:
-        """Return groups. kind: tp, pp, cp or dp; of experts: ep, expert_tp or expert_dp. Groups and ranks ascend, as in Megatron. Of
-        several digits: mp, model parallelism, the ranks of one whole model; dp_cp, ranks with the same weights; stage, ranks with the
-        same layers. embedding: the first and the last stage of a pipeline, which share the weights of the word embedding."""
+        """Return the groups of a kind. Groups and ranks ascend, as in Megatron.
+
+        kind: tp, pp, cp or dp; for experts ep, expert_tp or expert_dp. Kinds of several digits: mp (all ranks of one model), dp_cp (ranks
+        with the same weights) and stage (ranks with the same layers). embedding: first and last stage of a pipeline, which share the
+        weights of the word embedding.
+        """
         if kind == "embedding":
             return [group[:1] + group[1:][-1:] for group in self.groups("pp")]
         if kind in _SEVERAL:
@@ -84,20 +88,20 @@ class Layout:
         return [list(range(first, first + size * stride, stride)) for first in firsts]
 
     def place(self, digit: str, rank: int) -> int:
-        """Which of its group of that kind a rank is: tp, pp, cp or dp."""
+        """Return a rank's index within its group. digit: tp, pp, cp or dp."""
         sizes = self._sizes()
         return rank // self._stride(digit, sizes) % sizes[digit]
 
     def _of_several(self, digits: tuple[str, ...]) -> Groups:
         by_place: dict[tuple[int, ...], list[int]] = {}
         sizes = self._sizes()
-        others = [(self._stride(digit, sizes), sizes[digit]) for digit in ("tp", "cp", "dp", "pp") if digit not in digits]
-        for rank in range(self.world_size):  # of which there may be a million
-            by_place.setdefault(tuple([rank // stride % size for stride, size in others]), []).append(rank)
+        fixed = [(self._stride(digit, sizes), sizes[digit]) for digit in ("tp", "cp", "dp", "pp") if digit not in digits]
+        for rank in range(self.world_size):  # up to a million: a list is faster than a generator
+            by_place.setdefault(tuple([rank // stride % size for stride, size in fixed]), []).append(rank)
         return list(by_place.values())
 
     def _stride(self, digit: str, sizes: Mapping[str, int]) -> int:
-        """How far apart two ranks are that differ by one in this digit."""
+        """Return the difference of two ranks that differ by one in this digit."""
         faster = self.order.split("-")
         return math.prod(sizes[name] for name in faster[: faster.index(digit)])
 
@@ -110,8 +114,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class Stages:
-    """Layers of each stage of a pipeline. chunks: virtual stages of each rank; a batch passes them in turn. first, last:
-    layers of the first and of the last stage, if their number differs from the rest."""
+    """Layers of each stage of a pipeline.
+
+    chunks: virtual stages of each rank; a batch passes through all ranks once for each. first, last: layers of the first and of the last
+    stage, None if they have as many as the rest.
+    """
 
     layers: int
     pp: int
@@ -120,7 +127,7 @@ class Stages:
     last: int | None = None
 
     def problems(self) -> Iterator[str]:
-        """Why Megatron would refuse it, in words."""
+        """Yield the reasons why Megatron would refuse the division."""
         yield from self._uneven()
         if self.chunks > 1 and self.pp == 1:
             yield f"{self.chunks} virtual stages need a pipeline of more than one stage"
@@ -138,7 +145,7 @@ class Stages:
             yield f"the first and the last stage must have a multiple of {self.chunks} layers, one part for each virtual stage"
 
     def of(self, stage: int) -> list[range]:
-        """Its layers, from 0 on: one range for each virtual stage."""
+        """Return the layers of a stage, counted from 0: one range for each virtual stage."""
         sizes = [count // self.chunks for count in self._sizes()]
         before = sum(sizes[:stage])
         starts = (chunk * sum(sizes) + before for chunk in range(self.chunks))
@@ -147,17 +154,17 @@ class Stages:
     def _sizes(self) -> list[int]:
         ends = {0: self.first, self.pp - 1: self.last}
         counts = {stage: count for stage, count in ends.items() if count is not None}
-        others = (self.layers - sum(counts.values())) // max(1, self.pp - len(counts))
-        return [counts.get(stage, others) for stage in range(self.pp)]
+        rest = (self.layers - sum(counts.values())) // max(1, self.pp - len(counts))
+        return [counts.get(stage, rest) for stage in range(self.pp)]
 
 
 def product(sizes: Mapping[str, int]) -> str:
-    """tp 2 x pp 4 x cp 1 = 8"""
+    """Return sizes as a product: "tp 2 x pp 4 x cp 1 = 8"."""
     return f"{' x '.join(f'{name} {size}' for name, size in sizes.items())} = {math.prod(sizes.values())}"
 
 
 def as_json(layout: Layout) -> dict[str, Any]:
-    """cp and the groups of experts only where there are any: else each rank is a group of its own, or they are those of the rest."""
+    """Return a layout as JSON. Without context parallelism there are no groups of cp, and without experts of their own none of experts."""
     kinds = ["tp", "pp", "dp", *(["cp"] if layout.cp > 1 else []), *(["ep", "expert_tp", "expert_dp"] if layout.has_experts else [])]
     sizes = {name: getattr(layout, name) for name in ("tp", "pp", "cp", "ep", "dp")}
     experts = {name: getattr(layout, name) for name in ("expert_tp", "expert_dp")} if layout.has_experts else {}

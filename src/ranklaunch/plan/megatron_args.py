@@ -1,5 +1,4 @@
-"""Check of Megatron-LM's own arguments for model and batch against the layout. Each rank would refuse the same, but only
-after all have met.
+"""Check of Megatron-LM's own arguments for model and batch against the layout. Ranks refuse the same, but only after the rendezvous.
 
 The rules are from megatron/training/arguments.py and megatron.core's TransformerConfig (0.16). Missing or non-numeric
 arguments are not checked.
@@ -23,6 +22,7 @@ SEQUENCE, SEQUENCE_PARALLEL, EXPERTS = "--seq-length", "--sequence-parallel", "-
 
 
 def problems(args: Sequence[str], layout: Layout) -> Iterator[str]:
+    """Yield the contradictions between a program's arguments and the layout."""
     yield from _layers(args, layout)
     yield from _heads(args, layout.tp)
     yield from _batch(args, layout)
@@ -31,7 +31,7 @@ def problems(args: Sequence[str], layout: Layout) -> Iterator[str]:
 
 
 def stages(args: Sequence[str], pp: int) -> Stages | None:
-    """How the layers are divided, where that is said by numbers."""
+    """Return the division of layers by the arguments; None if no number of layers is given, or an explicit layout."""
     layers = number(args, LAYERS)
     if layers is None or LAYOUT in user_options.AS_WRITTEN.options(args):
         return None
@@ -42,7 +42,7 @@ def stages(args: Sequence[str], pp: int) -> Stages | None:
 
 
 def number(args: Sequence[str], name: str) -> int | None:
-    """The last one counts, as for argparse."""
+    """Return the value of an option, None if it is no positive integer. The last occurrence counts, as with argparse."""
     text = user_options.AS_WRITTEN.last(args, name)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) else None
 

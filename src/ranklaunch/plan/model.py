@@ -1,4 +1,4 @@
-"""Everything that will happen on one node, as values: printed by `plan`, executed by `run`, compared by the golden tests."""
+"""Plan of one node's work, as values: printed by `plan`, executed by `run`, compared by the golden tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANKS, PROGRAM, NODES = "ranks", "program", "nodes"  # Plan.runs
 
 @dataclass(frozen=True)
 class File:
-    """File to write before anything starts. mode: octal digits. source: the original of a copy, "" for a file with its own text."""
+    """File to write before any process starts. mode: octal digits. source: path of the original of a copy, "" for a file with a text."""
 
     path: str
     text: str
@@ -31,15 +31,18 @@ class File:
     source: str = ""
 
 
-TABLE = "rank_table"  # of the facts of a Muster: the digest of the one that the ranks get
+TABLE = "rank_table"  # fact of a Muster: digest of the ranks' rank table
 RENEWED = "kubelet renews a mounted ConfigMap within about two minutes, and never one that is mounted by subPath"
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A condition for launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the path, the names with
-    commas, place and members of the meeting, HOST:PORT with commas, or the command (asked by run before planning); seen: present state
-    of the condition. Ports, each of an SSH server, are waited for once this node's services have started."""
+    """A condition for launch.
+
+    kind and what: "rank table" or "topology", with a path; "hosts", with names and commas; "muster", with its place and members; "port",
+    with HOST:PORT of SSH servers and commas (checked when this node's services have started); "hosts command", with the command, which
+    `run` asks before it plans. seen: present state of the condition.
+    """
 
     kind: str
     what: str
@@ -53,13 +56,13 @@ class Process:
 
     rank, local_rank: None for a launcher (torchrun), the starter of its ranks, and for steps.
     env: values added to the inherited environment. unset: inherited names to remove. cwd: None for the inherited folder.
-    log: file for its output. copies: further files for its output. tag: text before each of its lines on the console.
-    node: index of the simulated node, for a process of `simulate`. comes_with: package of its program, for the message about a missing
+    log: file for the output. copies: further files for the output. tag: text before each line on the console.
+    node: index of the simulated node, for a process of `simulate`. comes_with: package of the program, for the message about a missing
     program. least: a package and its oldest working version. rival: name and description of another program with the same name.
     needs: further programs started by this one, each with its package.
     behaviour: launcher class for watching and stopping the process (ranklaunch.adapters.launchers); "" for a rank and for steps.
-    template: name of the shipped template of its argv, or path of the user's; "" for none.
-    quiet: True to keep its lines off the console. may_end: True for a service that may end with 0 before the processes. outlasts: True
+    template: name of the shipped template of argv, or path of the user's; "" for none.
+    quiet: True to keep the lines off the console. may_end: True for a service that may end with 0 before the processes. outlasts: True
     for a service needed by ranks of other nodes until their ends. fails_as: exit code of the job when this service fails; 0: its own
     code. sessions: folders with a folder for each daemon, leftovers of killed daemons; {host} and {uid} stand for this host and user.
     """
@@ -90,8 +93,10 @@ class Process:
 
 @dataclass(frozen=True)
 class RankLog:
-    """Where the lines of one rank go: the file `log`, and the console with `tag`. key: how the launcher's own files name it. rank: None
-    for what is no rank (msrun's scheduler)."""
+    """Destination of one rank's lines: the file `log`, and the console with `tag`.
+
+    key: name of the rank in the launcher's own files. rank: None for a process that is no rank (msrun's scheduler).
+    """
 
     key: str
     rank: int | None
@@ -101,9 +106,11 @@ class RankLog:
 
 @dataclass(frozen=True)
 class RankOutputs:
-    """Outputs of a launcher's own ranks, to tell their lines apart: files below `folder` with paths that match `pattern`, a regular
-    expression; its matching group is the key of one of `logs`. If folder is "", the ranks write through the launcher, with a match of the
-    pattern before each piece."""
+    """Outputs of a launcher's own ranks, to tell their lines apart.
+
+    They are files below `folder` with paths that match `pattern`, a regular expression; the matching group is the key of one of `logs`.
+    With folder "", the ranks write through the launcher, with a match of the pattern before each piece.
+    """
 
     folder: str
     pattern: str
@@ -111,18 +118,18 @@ class RankOutputs:
 
     @functools.cached_property
     def keys(self) -> Mapping[int, str]:
-        """By rank."""
+        """Keys by rank."""
         return {log.rank: log.key for log in self.logs if log.rank is not None}
 
     def key(self, rank: int | None) -> str:
-        """None: of what is no rank, of which there is one at most."""
-        others = (log.key for log in self.logs if log.rank is None)
-        return next(others, "") if rank is None else self.keys.get(rank, "")
+        """Return the key of a rank, "" if it is unknown. None: the one process that is no rank."""
+        without_rank = (log.key for log in self.logs if log.rank is None)
+        return next(without_rank, "") if rank is None else self.keys.get(rank, "")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds. wait: each wait before launch. grace: from the first signal to SIGKILL."""
+    """Time limits in seconds. wait_s: for each wait before launch. grace_s: from the first signal to SIGKILL."""
 
     wait_s: float
     grace_s: float
@@ -153,7 +160,7 @@ class Muster:
 
 @dataclass(frozen=True)
 class Save:
-    """How the ranks are asked to save: by a signal (USR1, USR2 or TERM) and by a file that is touched; "" for neither."""
+    """Ways to ask the ranks to save: a signal (USR1, USR2 or TERM), and a file that is touched; "" for each that is not used."""
 
     signal: str = ""
     file: str = ""
@@ -165,9 +172,12 @@ class Save:
 
 @dataclass(frozen=True)
 class Console:
-    """Choice of ranks' lines for the console. ranks: the shown ranks, as spans, "" for all. merge: equal lines of several once. most:
-    bytes; beyond them, rank 0, warnings and errors alone are shown; 0: no limit. victims: fold (after a failure, one line for all lines
-    of the ranks ended for this failure) or all."""
+    """Choice of ranks' lines for the console.
+
+    ranks: the shown ranks, as spans, "" for all. merge: show equal lines of several ranks once. most: bytes, after which only rank 0,
+    warnings and errors are shown; 0: no limit. victims: fold (after a failure, one line for all lines of the ranks stopped because of it)
+    or all.
+    """
 
     ranks: str = ""
     merge: bool = False
@@ -176,14 +186,14 @@ class Console:
 
     @property
     def filters(self) -> bool:
-        """True if some lines of running ranks are not shown as they come."""
+        """True if some lines of running ranks are not shown at once."""
         return bool(self.ranks or self.merge or self.most)
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Restarts in place. most: without progress; never: exit codes after which there is none. restarted_outside: the platform counts its
-    own starts of the job, so that a new start may get other devices."""
+    """Restarts in place. most: restarts without progress. never: exit codes that forbid a restart. restarted_outside: True if the platform
+    counts its own starts of the job, so a new start may get other devices."""
 
     most: int
     never: tuple[int, ...] = ()
@@ -201,9 +211,11 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Recorders:
-    """Settings for processes to record their actions. folder: a private one of this machine, for records until they become evidence, "" if
-    none is needed. fifo: the variable for the beginning of the paths of fifos, by which a recorder is asked for a dump; processes get
-    the variable only if a fifo can be made in the folder."""
+    """Settings for processes to record their actions.
+
+    folder: private folder of this machine for records until they become evidence, "" if none is needed. fifo: name of the variable with the
+    beginning of the paths of fifos, which ask a recorder for a dump. Processes get it only if the folder can hold fifos.
+    """
 
     variables: tuple[Recorder, ...] = ()
     folder: str = ""
@@ -212,9 +224,11 @@ class Recorders:
 
 @dataclass(frozen=True)
 class Watch:
-    """Reaction to a hang of the job (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
-    of life, and the same before the first step. expect: the user's rules, as given. slow: factor above the usual step time for a report
-    of the job as slow; 0 for never."""
+    """Reaction to a hang of the job (docs/hangs.md).
+
+    hang: observe, stop, restart or off. hang_s, first_step_s: seconds without a sign of life, after and before the first step. expect: the
+    user's rules, as given. slow: factor above the usual step time at which the job is reported as slow; 0: never.
+    """
 
     hang: str = "observe"
     hang_s: float = 300.0
@@ -224,13 +238,13 @@ class Watch:
 
     @property
     def look_s(self) -> float:
-        """Between looks at the ranks."""
+        """Seconds between two checks of the ranks."""
         return min(10.0, self.hang_s / 10)
 
 
 @dataclass(frozen=True)
 class Tell:
-    """Tools for news of the job (docs/observability.md).
+    """Tools that are notified about the job (docs/observability.md).
 
     metrics_file: "" for none; {node} in the name is this node's index. metrics_port: 0 for none. on_event: words of a
     command; node 0 appends the event's name and the path of its JSON, and runs it. trainjob: node 0 reports its steps to
@@ -245,10 +259,12 @@ class Tell:
 
 @dataclass(frozen=True)
 class Trust:
-    """Degree of trust in a program's report of success (docs/supervision.md). exit: whole or program. left_ranks: wait or
-    kill. silent_s: longest wait for ranks left by a program, in seconds without a sign of life. alone_s: seconds for the
-    ranks of a launcher to work alone on one of several nodes. each_node_alone: they may do so for good. nested: stop or
-    allow."""
+    """Degree of trust in a program's report of success (docs/supervision.md).
+
+    exit: whole or program. left_ranks: wait or kill. silent_s: longest wait for ranks that outlive the program, in seconds without a sign
+    of life. alone_s: seconds for which a launcher's ranks may work alone on one of several nodes. each_node_alone: True if they may do so
+    for good. nested: stop or allow.
+    """
 
     exit: str = "whole"
     left_ranks: str = "wait"
@@ -260,18 +276,33 @@ class Trust:
 
 @dataclass(frozen=True)
 class Plan:
-    """gather: steps to collect facts; after them the plan is made anew. prepare: steps run to their end, in order, before the processes.
-    services: run beside the processes, and ended after them; a node with services alone follows the others. outputs: files of a
-    launcher's ranks. kept: files of ranks, requested by the user. private: a folder for keys, for this account alone, made before the
-    files are written and removed at the end. offers: files, by name: when the nodes meet, this node sends their text to node 0, and node
-    0 sends its own to all. by_address: True if the plan names hosts by IPv4 address, and is made anew once these are known. muster: None
-    for one node, or if switched off. followers: as in Muster. shows: files to show at the end of a success, if the job has made or
-    renewed them. layout: ranks with common groups, if the method knows. runs: RANKS, PROGRAM (one on each node, untouched) or NODES (each
-    played by a process). known_errors: the user's folder. save: how ranks are asked to save. recorders: variables added for all
-    processes. watch: settings for a hang of the job. rounds: None if nothing is started again. tell: None if no tool is notified. marks:
-    patterns of paths of checkpoints' markers. console: None if all lines are shown. fewer_ranks: True if launchers may start fewer ranks
-    than planned, and succeed. trust: how far success is believed. slots: of all nodes, if the job's own are one for each program. noted:
-    warnings for the notes of the verdict."""
+    """Plan of one node.
+
+    Steps and processes:
+    - gather: steps that collect facts; after them the plan is made anew.
+    - prepare: steps that run to their end, in order, before the processes.
+    - services: run beside the processes, and are stopped after them; a node that has only services follows the rest.
+    - runs: RANKS, PROGRAM (one on each node, untouched) or NODES (a process plays each node).
+    - fewer_ranks: True if launchers may start fewer ranks than planned, and succeed.
+    - slots: ranks of all nodes, if the job counts one slot for each program; else ().
+
+    Files:
+    - outputs: files of a launcher's ranks. kept: files of ranks, requested by the user.
+    - private: folder for keys, for this account only; made before the files are written, and removed at the end.
+    - offers: paths by name. When the nodes meet, each node sends the texts of these files to node 0, and node 0 sends its own to all.
+    - shows: files to show after a success, if the job has made or renewed them.
+    - known_errors: folder of the user's known errors. marks: patterns of paths of checkpoints' markers.
+
+    Nodes:
+    - muster: None for a single node, or if it is off. followers: as in Muster.
+    - by_address: True if the plan names hosts by IPv4 address, and is made anew when these are known.
+    - layout: groups of ranks, if the method knows them.
+
+    Features: save, recorders (variables for all processes), watch, rounds (None: no restart in place), tell (None: no tool is notified),
+    console (None: all lines are shown), trust.
+
+    noted: warnings for the notes of the verdict.
+    """
 
     job: Job
     method: str
@@ -310,13 +341,13 @@ class Plan:
 
     @property
     def ranks_here(self) -> int:
-        """Number of ranks on the node, those that a program starts itself among them."""
+        """Number of ranks on the node, including those that the program starts itself."""
         job = self.job
         return job.among[1] if job.among else self.slots[job.node_index] if self.slots else job.node.slots
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
-    """The plan as contract-bound JSON (schema ranklaunch.plan/2): keys are only ever added. Secrets are hidden."""
+    """Return the plan as JSON of schema ranklaunch.plan/2, a contract: keys are only ever added. Secrets are hidden."""
     return {
         "schema": SCHEMA,
         "platform": plan.job.platform,
@@ -350,7 +381,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def _set(**values: object) -> dict[str, object]:
-    """Return the values that are set: keys of others are left out."""
+    """Return the values that are not empty; keys of empty values are left out."""
     return {name: value for name, value in values.items() if value}
 
 
@@ -369,13 +400,13 @@ def _job(job: Job) -> dict[str, Any]:
 
 
 def _node(node: Node) -> dict[str, Any]:
-    """Tasks and devices are left out where there are none: a job may have 10,000 nodes."""
+    """Return a node as JSON. Missing tasks and devices are left out, since a job may have 10,000 nodes."""
     task = ("task", "task_index", "port") if node.task else ()
     return {**_fields(node, "index", "host", "slots", "first_rank", *task), **_set(devices=json_of(node.devices))}
 
 
 def _watch(watch: Watch) -> dict[str, Any]:
-    """slow is left out at its default."""
+    """Return the watch as JSON, without `slow` at its default."""
     names = ("hang", "hang_s", "first_step_s", "expect", *(("slow",) if watch.slow != Watch().slow else ()))
     return _fields(watch, *names)
 
@@ -392,7 +423,7 @@ def _muster(muster: Muster) -> dict[str, Any]:
 
 
 def _process(process: Process) -> dict[str, Any]:
-    """Fields of few processes are left out at their defaults."""
+    """Return a process as JSON, without rare fields at their defaults."""
     return {
         **_fields(process, "name", "rank", "local_rank"),
         "argv": list(redact.argv(process.argv)),

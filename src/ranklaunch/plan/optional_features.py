@@ -1,4 +1,4 @@
-"""Fields of a plan that few jobs ask for. A start imports this module only if a variable or an option names one of them."""
+"""Fields of a plan that few jobs need. A start imports this module only if a variable or an option asks for one of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ranklaunch.env.reader import Reader
 from ranklaunch.errors import number
 from ranklaunch.plan.model import Console, Plan, Rounds, Save, Tell, Trust, Watch
 
-OF_LAUNCHERS = r"--?max[-_]restarts(?:=(?P<said>.*))?"  # torchrun, accelerate, DeepSpeed
-# What platforms say once they have started a job anew, or that they will, and from which number on it means that.
+OF_LAUNCHERS = r"--?max[-_]restarts(?:=(?P<value>.*))?"  # torchrun, accelerate, DeepSpeed
+# Variables of platforms that count starts or restarts, each with the smallest value that means a restart by the platform.
 STARTED_ANEW = {
     "MA_PROC_START_CNT": 2, "MA_SCHEDULE_CNT": 2, "AWS_BATCH_JOB_ATTEMPT": 2, "BATCH_TASK_RETRY_ATTEMPT": 1, "JOBSET_RESTART_ATTEMPT": 1,
     "RANKLAUNCH_RESTARTS": 1, "SLURM_RESTART_COUNT": 1, "PET_MAX_RESTARTS": 1,
@@ -22,12 +22,12 @@ STARTED_ANEW = {
 
 
 def of(fields: Iterable[str], plan: Plan, reader: Reader) -> dict[str, Any]:
-    """Return the values of some fields of a plan, by their names."""
+    """Return the values of these fields of a plan."""
     return {field: MAKERS[field](plan, reader) for field in fields}
 
 
 def _known_errors(plan: Plan, reader: Reader) -> str:
-    """The folder of the user's known errors. A mistake in one is a problem before the job needs them."""
+    """Return the folder of the user's known errors. They are read here, so that a mistake is reported before the job starts."""
     if not reader.is_set(settings.KNOWN_ERRORS):
         return ""
     folder = reader.get(settings.KNOWN_ERRORS)
@@ -44,7 +44,7 @@ def _fewer_ranks(plan: Plan, reader: Reader) -> bool:
 
 
 def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
-    """None if restarts are off."""
+    """Return the settings of restarts in place, None if they are off."""
     most = reader.peek(settings.MAX_RESTARTS)
     if not most:
         return None
@@ -54,14 +54,14 @@ def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
 
 
 def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
-    """A launcher that starts ranks again by itself does that on one node, and counts for itself: the two would undo each other."""
-    own = {plan.job.program.path, *plan.job.program.args}
+    """Refuse a launcher's own restarts: they concern one node and have a counter of their own, so both kinds would disturb each other."""
+    of_program = {plan.job.program.path, *plan.job.program.args}
     for process in plan.processes:
-        words = [word for word in process.argv if word not in own]
+        words = [word for word in process.argv if word not in of_program]
         for word, following in zip(words, (*words[1:], "")):
             match = re.fullmatch(OF_LAUNCHERS, word)
-            if match and (match["said"] if match["said"] is not None else following).strip() != "0":
-                option = f"{word} {following}" if match["said"] is None else word
+            if match and (match["value"] if match["value"] is not None else following).strip() != "0":
+                option = f"{word} {following}" if match["value"] is None else word
                 both = f"{reader.quoted(settings.MAX_RESTARTS)} and {option} of {process.name}"
                 reader.problem(f"{both}: each would start the ranks again; leave out one of them")
 
@@ -72,12 +72,12 @@ def _warn_of_the_platform(reader: Reader, most: int) -> None:
         value = reader.env.get(name, "").strip()
         if (number(value) or 0) >= first:
             both = f"{reader.quoted(settings.MAX_RESTARTS)} and {name}={value}"
-            reader.warn(f"{both}: the platform starts the job anew too; what stays broken is tried {most + 1} times in each of its starts")
+            reader.warn(f"{both}: the platform restarts the job too; a permanent failure is tried {most + 1} times in each of its starts")
             return
 
 
 def _is_restarted_outside(reader: Reader) -> bool:
-    """Return True if the platform counts its starts of the job, also in the first of them."""
+    """Return True if the platform counts its starts of the job, even in the first start."""
     counts = {name: number(reader.env.get(name, "").strip()) for name in STARTED_ANEW}
     return any(count is not None and (count > 0 or name != "PET_MAX_RESTARTS") for name, count in counts.items())
 
@@ -92,7 +92,7 @@ def _save(plan: Plan, reader: Reader) -> Save:
 
 
 def _console(plan: Plan, reader: Reader) -> Console | None:
-    """None if the console shows everything."""
+    """Return the choice of lines for the console, None if all are shown."""
     ranks = reader.get(features.CONSOLE)
     console = Console(
         ranks, reader.get(features.CONSOLE_MERGE), reader.get(features.CONSOLE_MAX), reader.get(features.CONSOLE_VICTIMS)
@@ -106,7 +106,7 @@ def _console(plan: Plan, reader: Reader) -> Console | None:
 def _tell(plan: Plan, reader: Reader) -> Tell:
     path, trainjob = reader.get(features.METRICS_FILE), reader.get(features.TRAINJOB_STATUS)
     if trainjob and features.SERVER_URL not in reader.env:
-        why = f"{features.SERVER_URL} is not set: no TrainJob's status can be told"
+        why = f"{features.SERVER_URL} is not set, so no status of a TrainJob can be sent"
         reader.warn(f"{reader.quoted(features.TRAINJOB_STATUS)}: {why}")
         trainjob = False
     file = reader.absolute(path) if path else ""
@@ -114,7 +114,7 @@ def _tell(plan: Plan, reader: Reader) -> Tell:
 
 
 def _metrics_port(plan: Plan, reader: Reader) -> int:
-    """Return the port of metrics, 0 for none. A port of the job's own is a problem."""
+    """Return the port of metrics, 0 for none. Reports a problem for a port that the job itself needs."""
     port = reader.get(features.METRICS_PORT)
     rendezvous = reader.ledger.reading(base.MASTER_PORT.value)
     if port and rendezvous and rendezvous.value == str(port):

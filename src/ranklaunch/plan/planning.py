@@ -1,4 +1,4 @@
-"""From an environment to the plan of one node: read, choose a launcher, plan. Pure: the same inputs give the same plan."""
+"""From an environment to the plan of one node: read, choose a launcher, plan. The same inputs always give the same plan."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.verdict import folders
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *variables.VARIABLES)
-_LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, variables.INTERFACE)  # of these
-_DS_OPTIONS = "--deepspeed"  # the beginning of options by which programs are told of such a configuration
-_ONE_DEVICE_EACH = "--virtual-local-rank"  # torchrun's: each rank has one device and LOCAL_RANK 0
+_IGNORED_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, variables.INTERFACE)  # by some methods
+_DS_OPTIONS = "--deepspeed"  # beginning of a program's options for a DeepSpeed configuration
+_ONE_DEVICE_EACH = "--virtual-local-rank"  # torchrun: each rank has one device and LOCAL_RANK 0
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
-# Fields of a plan that few jobs ask for, each with the beginnings of options, and of variables without PREFIX, that ask for it.
+# Fields of a plan that few jobs need. Each has the beginnings of the options, and of the variables without PREFIX, that ask for it.
 OPTIONAL = {
     "known_errors": ("known_errors",),
     "fewer_ranks": ("fewer_ranks",),
@@ -43,11 +43,10 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Request:
-    """Everything from which a plan follows.
+    """All inputs of a plan.
 
-    options: by value name (settings.METHOD.value, ...), as on the command line. cwd: absolute
-    folder of relative paths. arrived: facts that the start has brought so far. bounded: renders a
-    user's own templates. elsewhere: as for the reader.
+    options: texts of the command line by value name (settings.METHOD.value, ...). cwd: absolute folder of relative paths. arrived: facts
+    that have become known since the start. bounded: renders a user's own templates. elsewhere: as for the reader.
     """
 
     program: Program
@@ -61,17 +60,17 @@ class Request:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def reader(self) -> Reader:
-        """Return a reader of options and environment, without anything that the start has brought."""
+        """Return a reader of options and environment, without facts that have become known since the start."""
         return Reader(self.env, self.files, self.options, self.cwd)
 
 
 def make_plan(request: Request) -> Plan:
-    """Raises ConfigError with every problem found."""
+    """Return the plan of one node. Raises ConfigError with all problems."""
     reader = _reader(request)
     try:
         return _planned(request, reader)
     except ConfigError as error:
-        hints = _unknown(reader)  # a misspelt variable leaves something else missing
+        hints = _unknown_variables(reader)  # a misspelt variable may be the reason why a value is missing
         if not hints:
             raise
         raise ConfigError(error.problems, (*error.hints, *hints)) from None
@@ -81,27 +80,27 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     templates.forget()
     _warn_of_unused_templates(reader, templates)
-    known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
-    _settle_grace(reader, known)
-    job = _passed(known, reader, templates)
+    platform_job = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
+    _settle_grace(reader, platform_job)
+    job = _with_passed_arguments(platform_job, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
-        plan = _launched(launcher, job, reader, templates)
+        plan = _plan_of(launcher, job, reader, templates)
     except ConfigError as error:
         for problem in error.problems:
             reader.problem(problem)
         reader.check()
         raise
-    _say_unused(plan, reader)
+    _warn_of_unused(plan, reader)
     _warn_of_mig(plan, reader)
     variables.warn_of_recovery(reader)
     _judge_ds_config(plan, reader)
-    prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
-    rare = _optional(plan, reader)
-    args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
-    plan = replace(variables.recorded(_in_folder(plan), reader), **rare)
+    prepare = (*(() if platform_job.restart else _prepare(plan.job, reader)), *plan.prepare)
+    optional = _optional(plan, reader)
+    args = (*platform_job.program.args, reader.get(settings.PASS)) if job is not platform_job else None
+    plan = replace(variables.recorded(_in_folder(plan), reader), **optional)
     if len((plan.job if plan.job.idle else job).everyone) > 1:
-        from ranklaunch.plan import meeting  # one node alone compares nothing
+        from ranklaunch.plan import meeting  # a single node compares nothing
 
         plan = meeting.planned(plan, job, reader, args)
     if reader.awaits_hosts:
@@ -114,20 +113,20 @@ def _planned(request: Request, reader: Reader) -> Plan:
     )
     needs = {**PYTHON, **launcher.needs()}
 
-    def noted(processes: Iterable[Process]) -> tuple[Process, ...]:
+    def with_origin(processes: Iterable[Process]) -> tuple[Process, ...]:
         return tuple(_with_origin(process, templates, needs) for process in processes)
 
     return replace(
         plan,
-        gather=noted(plan.gather),
-        prepare=noted(plan.prepare),
-        services=noted(plan.services),
-        processes=noted(plan.processes),
+        gather=with_origin(plan.gather),
+        prepare=with_origin(plan.prepare),
+        services=with_origin(plan.services),
+        processes=with_origin(plan.processes),
     )
 
 
 def _optional(plan: Plan, reader: Reader) -> dict[str, Any]:
-    """Return the fields of a plan that few jobs ask for."""
+    """Return the fields of OPTIONAL that options or variables ask for."""
     names = (*reader.options, *(name[len(PREFIX) :].lower() for name in reader.env if name.startswith(PREFIX)))
     fields = [field for field, beginnings in OPTIONAL.items() if any(name.startswith(beginnings) for name in names)]
     if not fields:
@@ -137,17 +136,18 @@ def _optional(plan: Plan, reader: Reader) -> dict[str, Any]:
     return optional_features.of(fields, plan, reader)
 
 
-def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Templates) -> Plan:
+def _plan_of(launcher: type[Launcher], job: Job, reader: Reader, templates: Templates) -> Plan:
+    """Return the launcher's plan, with the rank wrapper before ranks if a setting asks for it."""
     if not any(map(reader.is_set, settings.PLACING)):
         return launcher.plan(job, reader, templates)
-    from ranklaunch.rank_wrapper import rank  # nothing stands before most ranks
+    from ranklaunch.rank_wrapper import rank  # most jobs need no wrapper
 
     placed = rank.placed(job, reader, templates, launcher, launcher.NAME in launchers.ONCE)
     return rank.told(launcher.plan(placed, reader, templates), job) if placed.place else launcher.plan(job, reader, templates)
 
 
-def _passed(job: Job, reader: Reader, templates: Templates) -> Job:
-    """Return the job with the user's own arguments, made of its values, for the program."""
+def _with_passed_arguments(job: Job, reader: Reader, templates: Templates) -> Job:
+    """Return the job with the program's further arguments from RANKLAUNCH_PASS, a template filled with values of the job."""
     if not reader.is_set(settings.PASS):
         return job
     source = reader.get(settings.PASS)
@@ -167,7 +167,7 @@ def _passed(job: Job, reader: Reader, templates: Templates) -> Job:
 
 
 def _templates(folders: tuple[str, ...], bounded: Bounded) -> Templates:
-    """Templates of users may change; the shipped ones are read once for all nodes."""
+    """Return the templates. A user's templates may change; the shipped templates are read once for all nodes."""
     return Templates(folders, bounded) if folders else _shipped(bounded)
 
 
@@ -189,7 +189,7 @@ def _in_folder(plan: Plan) -> Plan:
 
 
 def _with_origin(process: Process, templates: Templates, needs: Mapping[str, Need]) -> Process:
-    """Return a process with the sources and the oldest version of its program, if known.
+    """Return a process with the package, the oldest version and the template of its program, if known.
 
     A launcher that is started as a module (PYTHON -m) has the oldest version of its script.
     """
@@ -200,7 +200,7 @@ def _with_origin(process: Process, templates: Templates, needs: Mapping[str, Nee
 
 
 def named_node(request: Request) -> int | None:
-    """Return the index that the option --node names; None without the option. Raises UsageError for a text that is no index."""
+    """Return the index from option --node, None without the option. Raises UsageError."""
     text = request.options.get(settings.NODE_INDEX.value)
     try:
         return None if text is None else settings.NODE_INDEX.parse(text)
@@ -210,10 +210,10 @@ def named_node(request: Request) -> int | None:
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:
-    """Return the request for the same job, seen from a node.
+    """Return the request for the same job on a given node.
 
-    For another node, facts about this node are left out. task: if those of the job differ; node is
-    then the index within the task.
+    If the node is not this one, facts about this node are left out. task: the node's task, if the job has several; `node` is then the
+    index within the task.
     """
     return next(for_nodes(request, [(node, task)]))
 
@@ -222,24 +222,24 @@ def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[R
     """Yield the request for each place: index and task."""
     reader = _reader(request)
     platform = "" if reader.is_set(settings.PLATFORM) else platforms.detected(reader)
-    recognised: dict[str, bool] = {}  # by task, whose nodes differ in their numbers alone
-    own = _own_place(request)
+    recognised: dict[str, bool] = {}  # by task: nodes of one task differ only in their index
+    own_place = _own_place(request)
     dropped = [name for name in _per_node() if request.env.get(name, "").strip()]
-    elsewhere = {**dict.fromkeys(dropped, f"node {own[0]}" if own else "another node"), **request.elsewhere}
+    elsewhere = {**dict.fromkeys(dropped, f"node {own_place[0]}" if own_place else "another node"), **request.elsewhere}
     for node, task in places:
-        if (node, task) == own:
+        if (node, task) == own_place:
             yield replace(request, options={**request.options, settings.NODE_INDEX.value: str(node)})
             continue
         own_options = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
-        seen = replace(request, env=_env_of(request.env, node, task), options={**request.options, **own_options}, elsewhere=elsewhere)
-        # By what is known of one node alone, the platform may have been recognised.
+        other = replace(request, env=_env_of(request.env, node, task), options={**request.options, **own_options}, elsewhere=elsewhere)
+        # The sign of the platform may be a variable about this node, which is left out.
         if platform and task not in recognised:
-            recognised[task] = platforms.detected(_reader(seen)) == platform
-        yield seen if recognised.get(task, True) else replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
+            recognised[task] = platforms.detected(_reader(other)) == platform
+        yield other if recognised.get(task, True) else replace(other, options={**other.options, settings.PLATFORM.value: platform})
 
 
 def _own_place(request: Request) -> tuple[int, str] | None:
-    """Return index and task of the node that the environment belongs to, None if unknown."""
+    """Return index and task of this environment's node, None if they are unknown."""
     options = {name: value for name, value in request.options.items() if name != settings.NODE_INDEX.value}
     reader = _reader(replace(request, options=options))
     try:
@@ -251,18 +251,19 @@ def _own_place(request: Request) -> tuple[int, str] | None:
 
 
 def _env_of(env: Mapping[str, str], node: int, task: str) -> dict[str, str]:
-    others = dict(env)
-    for variable in _that_change():
+    """Return the environment of another node: variables about this node are removed, or get the other index at their end."""
+    of_node = dict(env)
+    for variable in _changing_variables():
         for name in variable.names if variable.per_node or task else ():
-            value = others.pop(name, "")
+            value = of_node.pop(name, "")
             if variable.ends_with_index and value:
-                others[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
-    return others
+                of_node[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
+    return of_node
 
 
 @functools.cache
-def _that_change() -> tuple[Variable[object], ...]:
-    """From node to node, or from task to task."""
+def _changing_variables() -> tuple[Variable[object], ...]:
+    """Return the variables that differ from node to node, or from task to task."""
     return tuple(variable for variable in every_variable() if variable.per_node or variable.value == tasks.TASK.value)
 
 
@@ -273,8 +274,8 @@ def _per_node() -> frozenset[str]:
 
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
-    """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.env import features, tuning  # of few jobs, and of one command
+    """Return the variables of all tables (common, platforms, launchers), each once."""
+    from ranklaunch.env import features, tuning  # needed by few jobs, and by one command
 
     tables = [
         *(settings.VARIABLES, features.VARIABLES, tuning.VARIABLES),
@@ -287,7 +288,7 @@ def every_variable() -> tuple[Variable[object], ...]:
 
 def _warn_of_unused_templates(reader: Reader, templates: Templates) -> None:
     if reader.is_set(settings.TEMPLATES):
-        from ranklaunch.plan.hints import own_templates  # most have none
+        from ranklaunch.plan.hints import own_templates  # most jobs have no templates of their own
 
         for text in own_templates.unused(_named_folders(reader), reader.files, templates.shipped):
             reader.warn(text)
@@ -309,41 +310,42 @@ def _folders(reader: Reader) -> list[str]:
 
 def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     folder = folder_of(job.program.path)
-    beside = (join(folder, name) for name in (*settings.PRE_START_SCRIPTS, settings.REQUIREMENTS))
-    of_platform = not (job.program.module or job.is_idle) and reader.get(settings.PRE_START) and any(map(reader.files.exists, beside))
+    paths = (join(folder, name) for name in (*settings.PRE_START_SCRIPTS, settings.REQUIREMENTS))
+    of_platform = not (job.program.module or job.is_idle) and reader.get(settings.PRE_START) and any(map(reader.files.exists, paths))
     if job.is_idle or not (of_platform or reader.is_set(settings.ONCE) or reader.is_set(settings.SAME)):
         return ()
-    from ranklaunch.plan import prelaunch  # most have none
+    from ranklaunch.plan import prelaunch  # most jobs have no such steps
 
     return prelaunch.steps(job, reader)
 
 
-def _say_unused(plan: Plan, reader: Reader) -> None:
-    """Warn of settings without effect, which nobody should find out by a slow job."""
+def _warn_of_unused(plan: Plan, reader: Reader) -> None:
+    """Warn of settings without effect."""
     of_method, of_platform = launchers.launcher(plan.method).VARIABLES, platforms.known(reader)[plan.job.platform].VARIABLES
     _warn_of_method(plan, reader, {variable.value for variable in of_method})
-    unread = [variable for variable in _LEFT_ASIDE_BY_SOME if not reader.ledger.reading(variable.value)]
+    unread = [variable for variable in _IGNORED_BY_SOME if not reader.ledger.reading(variable.value)]
     _warn_of_no_effect(unread, reader, f"with method {plan.method}")
-    if _given_to_others((*_OF_EVERY_METHOD, *of_platform, *of_method), reader) or _nearly_own(reader):
-        _warn_of_no_effect(_others(map(launchers.launcher, launchers.LAUNCHERS), of_method), reader, f"with method {plan.method}")
-        of_others = _others(platforms.PLATFORMS.values(), (*_OF_EVERY_METHOD, *of_platform))
-        # An option that is not the variable's is an option of launchers.
-        set_here = [each for each in of_others if each.option or each.value not in reader.options]
+    if _has_settings_beside((*_OF_EVERY_METHOD, *of_platform, *of_method), reader) or _nearly_own(reader):
+        of_other_methods = _foreign_variables(map(launchers.launcher, launchers.LAUNCHERS), of_method)
+        _warn_of_no_effect(of_other_methods, reader, f"with method {plan.method}")
+        of_other_platforms = _foreign_variables(platforms.PLATFORMS.values(), (*_OF_EVERY_METHOD, *of_platform))
+        # A variable without an option may share its value's name with an option of launchers: such an option was not meant for it.
+        set_here = [each for each in of_other_platforms if each.option or each.value not in reader.options]
         _warn_of_no_effect(set_here, reader, f"on platform {plan.job.platform}")
-        for text in _unknown(reader):
+        for text in _unknown_variables(reader):
             reader.warn(text)
 
 
 def _warn_of_method(plan: Plan, reader: Reader, known: Collection[str]) -> None:
     """Warn of tasks and of a route that the method does not know. known: names of its values."""
     if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
-        reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
+        reader.warn(f"method {plan.method} takes parameter servers (ps) for ordinary nodes; set method tensorflow, which knows them")
     if base.ROUTE_PLAN.value not in known and reader.peek(base.ROUTE_PLAN):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
 
 
-def _others(adapters: Iterable[Any], known: Iterable[Variable[object]]) -> Iterable[Variable[object]]:
-    """Return the variables of adapters that are not known, each once."""
+def _foreign_variables(adapters: Iterable[Any], known: Iterable[Variable[object]]) -> Iterable[Variable[object]]:
+    """Return the variables of adapters that are not in `known`, each once."""
     names = {variable.value for variable in known}
     return {v.value: v for adapter in adapters for v in adapter.VARIABLES if v.value not in names}.values()
 
@@ -355,7 +357,7 @@ def _warn_of_no_effect(variables: Iterable[Variable[object]], reader: Reader, wh
 
 
 def _warn_of_mig(plan: Plan, reader: Reader) -> None:
-    """Warn of several MIG devices for several ranks: CUDA shows each process one of them, as device 0."""
+    """Warn of several MIG devices for several ranks: CUDA shows each process only one MIG device, as device 0."""
     job, name = plan.job, settings.VISIBLE_GPUS.names[0]
     mig = settings.mig_devices(reader) if job.accelerator == "gpu" and plan.processes else ()
     words = {word.replace("_", "-") for process in plan.processes for word in process.argv}
@@ -378,26 +380,26 @@ def _judge_ds_config(plan: Plan, reader: Reader) -> None:
     tuned = any("--autotuning" in word for process in plan.processes for word in process.argv)
     if tuned or plan.runs != RANKS or not any(word.startswith(_DS_OPTIONS) for word in plan.job.program.args):
         return
-    from ranklaunch.plan import ds_config  # most have none
+    from ranklaunch.plan import ds_config  # most programs have no such configuration
 
     judged = ds_config.judged(plan.job, reader.files, reader.cwd) if reader.get(settings.CHECK_BATCH) else None
     if judged and judged.certain:
-        reader.problem(f"{judged.text}; {settings.CHECK_BATCH.names[0]}=off where the program changes the numbers by itself")
+        reader.problem(f"{judged.text}; set {settings.CHECK_BATCH.names[0]}=off if the program changes the numbers by itself")
     elif judged:
         reader.warn(judged.text)
 
 
-def _unknown(reader: Reader) -> tuple[str, ...]:
-    """Return notes on variables that begin like ranklaunch's own and that no table has."""
-    own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
+def _unknown_variables(reader: Reader) -> tuple[str, ...]:
+    """Return warnings about variables that begin like ranklaunch's own and are in no table."""
+    with_prefix = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
     nearly = _nearly_own(reader)
-    if not own and not nearly:
+    if not with_prefix and not nearly:
         return ()
     from ranklaunch.plan.hints import unknown
 
     meant = {name: f"{PREFIX}{name.upper().partition('_')[2]}" for name in nearly}
-    misspelt = [name for name in own if name not in _own_names()] + [name for name in nearly if meant[name] in _own_names()]
-    return unknown.said(misspelt, reader.env, _own_names())
+    misspelt = [name for name in with_prefix if name not in _own_names()] + [name for name in nearly if meant[name] in _own_names()]
+    return unknown.warnings(misspelt, reader.env, _own_names())
 
 
 def _nearly_own(reader: Reader) -> list[str]:
@@ -411,38 +413,39 @@ def _own_names() -> frozenset[str]:
     return frozenset(name for variable in every_variable() for name in variable.names if name.startswith(PREFIX))
 
 
-def _given_to_others(known: Iterable[Variable[object]], reader: Reader) -> bool:
-    """Return True if options, or variables of ranklaunch's own, are set beside these."""
+def _has_settings_beside(known: Iterable[Variable[object]], reader: Reader) -> bool:
+    """Return True if an option, or a variable of ranklaunch's own, is set that is not in `known`."""
     names = {*settings.SET_FOR_RANKS, *(name for variable in known for name in (variable.value, *variable.names))}
     return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith(PREFIX))))
 
 
-# Grace period by the clocks of earlier attempts: how long this platform waited before it killed the container
+# Grace period from earlier attempts: seconds from the stop request until this platform killed the container
 
-SPARE_S = 5.0  # fewer than were seen
-MOST_CLOCKS = 5  # attempts, the last, that are looked at
-MOST_CLOCK = 64 * 1024  # bytes, one a second
+SPARE_S = 5.0  # subtracted from the shortest measured time
+MOST_CLOCKS = 5  # newest attempts to look at
+MOST_CLOCK = 64 * 1024  # bytes of a stop clock; it grows by one a second
 
 
 def _settle_grace(reader: Reader, job: Job) -> None:
-    """For a grace of `auto`, take the seconds given by this platform before; warn of a longer grace. Earlier attempts with a killed
-    container have left clocks of their stops."""
-    seen = [(seconds, number) for number in range(job.attempt)[-MOST_CLOCKS:] if (seconds := _killed_after(reader, job, number))]
+    """Choose the grace period for `auto`, and warn of a fixed one that is too long.
+
+    If the platform killed the container of an earlier attempt, the stop clock there shows how many seconds it had waited.
+    """
+    kills = [(seconds, number) for number in range(job.attempt)[-MOST_CLOCKS:] if (seconds := _killed_after(reader, job, number))]
     first = reader.candidates(settings.GRACE_S)[:1]
     is_auto = bool(first) and parse.is_auto(first[0].value)
-    if not seen and not is_auto:
+    if not kills and not is_auto:
         return
-    reason = f"attempt {min(seen)[1]} was killed {min(seen)[0]} s after its stop request" if seen else "nothing seen yet"
+    reason = f"attempt {min(kills)[1]} was killed {min(kills)[0]} s after its stop request" if kills else "no attempt was killed yet"
     if is_auto:
-        grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else parse.GRACE_S
+        grace_s = max(1.0, min(kills)[0] - SPARE_S) if kills else parse.GRACE_S
         reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={parse.AUTO}: {reason}", f"{grace_s:g}"))
-    elif reader.get(settings.GRACE_S) >= min(seen)[0]:
-        reader.warn(
-            f"{reason}, before {reader.described(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={parse.AUTO} stays below that"
-        )
+    elif reader.get(settings.GRACE_S) >= min(kills)[0]:
+        auto = f"{settings.GRACE_S.names[0]}={parse.AUTO}"
+        reader.warn(f"{reason}, before {reader.described(settings.GRACE_S)} was over: set {auto} to stay below that")
 
 
 def _killed_after(reader: Reader, job: Job, attempt: int) -> int:
-    """Return the seconds from the stop request to the kill, 0 for an attempt that ended by itself, was not stopped, or left no clock."""
+    """Return the seconds from an attempt's stop request to its kill; 0 if it ended by itself, was not stopped, or left no clock."""
     path = join(folders.attempt(job.log_dir, attempt), folders.stop_clock(job.node_index))
     return folders.killed_after(text_of(reader.files, path, MOST_CLOCK))

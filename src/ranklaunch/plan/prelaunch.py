@@ -1,4 +1,4 @@
-"""Steps of a node before the nodes meet: the platform's, the user's, and a look at files that must be the same everywhere."""
+"""Steps of a node before the nodes meet: the platform's, the user's, and the digests of files that must be equal on all nodes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MOST_MEASURED = 1024 * 1024  # bytes
 
 
 def steps(job: Job, reader: Reader) -> tuple[Process, ...]:
-    """In their order. What is the same on all nodes is looked at last."""
+    """Return the steps in order. The digests come last, since the steps before may change the files."""
     return (*_platforms(job, reader), *_once(job, reader), *_same(job, reader))
 
 
 def without_hosts(plan: Plan, reader: Reader) -> Plan:
-    """The plan of a job whose hosts a command will name."""
+    """Return the plan of a job whose hosts a command names, with the wait for the command's output."""
     described, nodes = reader.described(HOSTS_COMMAND), reader.ledger.reading(settings.NODES.value)
     if not nodes or nodes.source == "default":
-        where = "run and check alone run it, and check none of an --env-file"
-        reader.problem(f"{described}: {where}; here {settings.NODES.both} has to say how many nodes there are")
+        where = "only run and check execute the command, and check not one from an --env-file"
+        reader.problem(f"{described}: {where}; set {settings.NODES.both} to the number of nodes")
     wait = Wait("hosts command", reader.get(HOSTS_COMMAND), plan.limits.wait_s)
     return replace(plan, waits=(wait, *plan.waits))
 
@@ -40,17 +40,19 @@ def measured(job: Job, reader: Reader) -> dict[str, str]:
     """Return the measured facts for the nodes to compare; empty before the measurement."""
     try:
         content = json.loads(reader.files.text(_result(job), MOST_MEASURED) or "{}")
-    except (ValueError, RecursionError):  # of a file that is half written, large or another's
+    except (ValueError, RecursionError):  # the file is half written, too large, or another program's
         return {}
     if not isinstance(content, dict):
         return {}
-    texts = {path: content.get(reader.absolute(path)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
+    texts = {path: content.get(reader.absolute(path)) for path in reader.get(settings.SAME)}  # by the path as given: equal on all nodes
     return {f"same {showing.clipped(path)}": text for path, text in texts.items() if isinstance(text, str) and text}
 
 
 def _platforms(job: Job, reader: Reader) -> Iterator[Process]:
-    """Yield the steps before the boot file in ModelArts' own images, offered in every image. The script comes first: it may prepare
-    the ground for pip."""
+    """Yield the steps that ModelArts' own images run before the boot file; here they run in every image.
+
+    The script comes first: pip may need what it prepares.
+    """
     if job.program.module or not reader.get(settings.PRE_START) or (job.among and job.among[0]):
         return
     folder = folder_of(job.program.path)
@@ -63,7 +65,7 @@ def _platforms(job: Job, reader: Reader) -> Iterator[Process]:
 
 
 def _once(job: Job, reader: Reader) -> Iterator[Process]:
-    """On node 0, for which the others wait where they meet."""
+    """Yield the user's command for node 0. The muster makes the remaining nodes wait for its end."""
     command = reader.peek(settings.ONCE)
     if command and len(job.everyone) > 1 and not reader.get(settings.MUSTER):
         reader.problem(f"{reader.described(settings.ONCE)}: the other nodes would not wait for it with {reader.described(settings.MUSTER)}")

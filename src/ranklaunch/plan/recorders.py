@@ -14,23 +14,25 @@ from ranklaunch.plan import facts
 from ranklaunch.plan.model import Plan, Recorder, Recorders
 
 BUFFER = "2000"  # collectives; PyTorch's own default since 2.6
-RENAMED = "2.8"  # of torch: since then the recorder's names are no library's
+RENAMED = "2.8"  # torch version since which the recorder's variables do not have NCCL in their names
 NPU = "npu"
 OFF = "off"
-# Of torch, by the younger name and the older one, which newer versions warn of.
+# Variables of torch: new name, and old name, of which newer versions warn.
 _SIZE = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 _FILE = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _ON_TIMEOUT = "TORCH_NCCL_DUMP_ON_TIMEOUT"
 _PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 _HCCL = "TORCH_HCCL_"
-_WHY_SIZE = f"the last {BUFFER} collectives of a rank are recorded; without this several versions make no fifo"
-_WHY_FILE = "where a dump is written, on this machine's own disk; it becomes evidence"
+_WHY_SIZE = f"record the last {BUFFER} collectives of a rank; without it several versions make no fifo"
+_WHY_FILE = "path of a dump on this machine's own disk; it becomes evidence"
 _WHY_FIFO = "a byte written there makes a rank dump its record, and it goes on"
 
 
 def of(plan: Plan, reader: Reader, mode: str, run_dir: str, logs: str, first: tuple[Recorder, ...]) -> Recorders:
-    """Return the recorders of a plan. mode: on, npu or off. run_dir: parent of private folders. logs: the attempt's folder. first:
-    recorders for every accelerator."""
+    """Return the recorders of a plan.
+
+    mode: on, npu or off. run_dir: parent of private folders. logs: the attempt's folder. first: recorders for every accelerator.
+    """
     folder = _folder(plan, run_dir)
     recorders = [*first]
     if mode != OFF and plan.job.accelerator == "gpu":
@@ -44,7 +46,7 @@ def of(plan: Plan, reader: Reader, mode: str, run_dir: str, logs: str, first: tu
 
 
 def _of_nccl(torch: str | None, folder: str, reader: Reader) -> list[Recorder]:
-    """torch: its version; "" where nobody knows; None where there is none."""
+    """Return the recorders of NCCL. torch: version of PyTorch, "" if it is unknown, None if PyTorch is not installed."""
     if torch is None:
         return []
     renamed = bool(torch) and not facts.is_older(torch, RENAMED)
@@ -53,7 +55,7 @@ def _of_nccl(torch: str | None, folder: str, reader: Reader) -> list[Recorder]:
         (_FILE, Recorder(_FILE[not renamed], join(folder, "nccl_trace_rank_"), _WHY_FILE)),
         ((_PIPE,), Recorder(_PIPE, join(folder, "nccl_pipe_rank_"), _WHY_FIFO)),
     ]
-    if not renamed:  # later ones do so anyway
+    if not renamed:  # newer versions do so by default
         known.append(((_ON_TIMEOUT,), Recorder(_ON_TIMEOUT, "1", "a rank whose collective times out dumps its record")))
     return [recorder for names, recorder in known if not any(name in reader.env for name in names)]
 
@@ -63,7 +65,9 @@ def _of_hccl(folder: str) -> Iterable[Recorder]:
     yield Recorder(f"{_HCCL}DEBUG_INFO_TEMP_FILE", join(folder, "hccl_trace_rank_"), _WHY_FILE)
     yield Recorder(f"{_HCCL}DEBUG_INFO_PIPE_FILE", join(folder, "hccl_pipe_rank_"), _WHY_FIFO)
     yield Recorder(f"{_HCCL}DUMP_ON_TIMEOUT", "1", "a rank whose collective times out dumps its record")
-    yield Recorder(f"{_HCCL}ENABLE_MONITORING", "1", "the thread that looks at the fifo; it ends a rank whose watchdog is stuck for 600 s")
+    yield Recorder(
+        f"{_HCCL}ENABLE_MONITORING", "1", "start the thread that reads the fifo; it also ends a rank whose watchdog is stuck for 600 s"
+    )
 
 
 def _of_cann(plan: Plan, logs: str) -> Iterable[Recorder]:
@@ -82,7 +86,7 @@ def _torch(plan: Plan, reader: Reader) -> str | None:
 
 
 def _folder(plan: Plan, run_dir: str) -> str:
-    """On this machine's own disk, whatever the log folder is on; jobs and nodes that share the machine have one each."""
+    """Return the private folder. It is on this machine's own disk, and differs for jobs and nodes that share the machine."""
     job = plan.job
     mark = facts.digest("\0".join((job.name, job.log_dir, str(job.attempt))))
     return join(run_dir, f"ranklaunch-recorders-{mark.rpartition(':')[2]}")

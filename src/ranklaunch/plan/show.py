@@ -1,4 +1,4 @@
-"""Plans as text for people and as shell script; JSON is in plan.py. Secrets are hidden in all of them."""
+"""Plans as text for people and as shell script; JSON is in model.py. Secrets are hidden in all forms."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from ranklaunch.plan.megatron import Layout
 from ranklaunch.plan.model import Console, File, Plan, Process, Tell
 from ranklaunch.redact import redact
 
-FOLDED = " \\\n  "  # how a shell command goes on in the next line
-FOLD = 100  # columns after which a shown command goes on in the next line
+FOLDED = " \\\n  "  # line break within a shell command
+FOLD = 100  # columns of a shown command's line
 
 
 def as_text(plan: Plan, verbose: bool = False, here: Iterable[str] = ()) -> str:
-    """For people. verbose: every value, also a default, and every rank by itself. here: what comes from this machine although the plan is
-    another's."""
+    """Return a plan as text for people.
+
+    verbose: show defaults too, and every rank separately. here: what comes from this machine although the plan is for another.
+    """
     lines = [
-        *_head_of(plan),
+        *_summary(plan),
         *_section("from this machine, not from the one that is planned", here),
         *_values(plan, verbose),
         *_section("warnings", plan.warnings),
@@ -38,14 +40,14 @@ def as_text(plan: Plan, verbose: bool = False, here: Iterable[str] = ()) -> str:
         *_section("services", _blocks(plan.services, verbose)),
         *_section("processes", _blocks(plan.processes, verbose)),
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
-        *([f"console   {_of_console(plan.console)}"] if plan.console else []),
+        *([f"console   {_console(plan.console)}"] if plan.console else []),
         *([f"restarts  at most {plan.rounds.most} in place without progress"] if plan.rounds else []),
-        *(_told(plan.tell) if plan.tell else ()),
+        *(_notifications(plan.tell) if plan.tell else ()),
     ]
     return "".join(f"{_printable(line)}\n" for line in lines)
 
 
-def _told(tell: Tell) -> Iterator[str]:
+def _notifications(tell: Tell) -> Iterator[str]:
     if tell.metrics_file:
         yield f"metrics   {tell.metrics_file}"
     if tell.metrics_port:
@@ -53,17 +55,17 @@ def _told(tell: Tell) -> Iterator[str]:
     if tell.on_event:
         yield f"on event  {' '.join(redact.argv(tell.on_event))} EVENT FILE"
     if tell.trainjob:
-        yield "TrainJob  its status is told of steps"
+        yield "TrainJob  its status gets the steps"
 
 
-def _head_of(plan: Plan) -> Iterator[str]:
+def _summary(plan: Plan) -> Iterator[str]:
     job = plan.job
     host = job.node.host or "(no name)"
     yield f"job       {job.name}, attempt {job.attempt}, platform {job.platform}"
     yield f"method    {plan.method}: {plan.why}"
     yield f"world     {counted(job.world_size, 'rank')} on {counted(len(job.nodes), 'node')}, {job.accelerator}"
     if job.is_idle:
-        yield f"this node takes no part, {host}, and ends when the others have"
+        yield f"this node takes no part, {host}, and ends after the others"
     else:
         yield f"this node {job.node_index} of {len(job.nodes)}, {host}, {_ranks(job.node)}"
     if job.idle:
@@ -73,7 +75,7 @@ def _head_of(plan: Plan) -> Iterator[str]:
 
 
 def _ranks(node: Node) -> str:
-    """Task, ranks and devices of a node."""
+    """Return task, ranks and devices of a node."""
     task = f"{node.name}, " if node.task else ""
     devices = f" on devices {','.join(map(str, node.devices))}" if node.devices else ""
     if node.slots > 1:
@@ -81,7 +83,7 @@ def _ranks(node: Node) -> str:
     return f"{task}{f'rank {node.first_rank}' if node.slots else 'no rank'}{devices}"
 
 
-def _of_console(console: Console) -> str:
+def _console(console: Console) -> str:
     shown = f"ranks {console.ranks}" if console.ranks else "all ranks"
     most = f", at most {console.most} bytes, then rank 0, warnings and errors" if console.most else ""
     victims = "" if console.victims == "fold" else f", {console.victims} lines of victims"
@@ -138,18 +140,18 @@ def _all_processes(plan: Plan) -> tuple[Process, ...]:
 
 
 def _comments(plan: Plan) -> Iterator[str]:
-    """Yield what the script cannot do by itself."""
+    """Yield the comments of the script: the job, and the steps that the script cannot do by itself."""
     job = plan.job
     yield f"{_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})"
     yield from (f"first: wait for {wait.kind} {_comment(wait.what)}" for wait in plan.waits)
     if plan.outputs and plan.outputs.folder:
         yield f"the ranks write below {_comment(plan.outputs.folder)}"
     if any(redact.argv(p.argv) != p.argv or redact.environment(p.env) != dict(p.env) for p in _all_processes(plan)):
-        yield "*** stands for what is secret: put it in before you run this"
+        yield "*** stands for a secret: put it in before you run this"
 
 
 def _within(plan: Plan) -> Iterable[str]:
-    """Folders of files in the private one."""
+    """Return the folders below the private folder that files need."""
     folders = dict.fromkeys(folder_of(file.path) for file in plan.files)
     return [folder for folder in folders if plan.private and folder.startswith(f"{plan.private}/")]
 
@@ -159,7 +161,7 @@ def _sizes(layout: Layout) -> str:
 
 
 def _served(plan: Plan) -> Iterator[str]:
-    """Services stay until the processes have ended; alone, until they end themselves."""
+    """Yield commands that run services until the processes have ended; without processes, until the services end themselves."""
     if not plan.processes:
         yield from _started(plan.services)
         return
@@ -179,7 +181,7 @@ def _started(processes: tuple[Process, ...]) -> Iterator[str]:
 
 
 def _in_background(processes: Iterable[Process]) -> Iterator[str]:
-    """Start processes; the script's arguments become their pids."""
+    """Yield commands that start processes in the background; the pids become the shell's arguments ($@)."""
     yield "set --"
     for process in processes:
         yield f"{_command(process)} &"
@@ -210,21 +212,21 @@ def _content(file: File) -> str:
 def _shown(process: Process) -> Iterator[str]:
     template = f", by the template {process.template}" if process.template else ""
     yield f"{process.name}, log {process.log}" + (f", in {process.cwd}" if process.cwd else "") + template
-    env = " ".join(f"{name}={shlex.quote(_head(name, value))}" for name, value in redact.environment(process.env).items())
+    env = " ".join(f"{name}={shlex.quote(_short_path(name, value))}" for name, value in redact.environment(process.env).items())
     yield f"  {env}"
-    first, *others = _wrapped(redact.argv(process.argv))
+    first, *rest = _wrapped(redact.argv(process.argv))
     yield f"  {first}"
-    yield from (f"    {line}" for line in others)
+    yield from (f"    {line}" for line in rest)
 
 
-def _head(name: str, value: str) -> str:
-    """Return the first folder of PATH, which decides, with dots for the rest. Return any other value as it is."""
+def _short_path(name: str, value: str) -> str:
+    """Return the value of PATH with only its first folder, and any other value unchanged. The first folder decides most commands."""
     first, colon, _ = value.partition(":")
     return f"{first}:..." if name == "PATH" and colon else value
 
 
 def _wrapped(words: Iterable[str]) -> list[str]:
-    """Shell words in lines of about FOLD columns."""
+    """Return quoted shell words in lines of about FOLD columns."""
     lines = [""]
     for word in map(shlex.quote, words):
         if lines[-1] and len(lines[-1]) + len(word) > FOLD:
@@ -251,7 +253,7 @@ def _overrides(candidates: Iterable[object]) -> str:
 
 
 def _printable(line: str) -> str:
-    """Control characters as their escapes: a value must not move the terminal's cursor, nor look like another line."""
+    """Return a line with control characters escaped: a value must not move the terminal's cursor, nor look like another line."""
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() or "\udc80" <= c <= "\udcff" else ascii(c)[1:-1] for c in line)

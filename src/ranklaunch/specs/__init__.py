@@ -13,5 +13,5 @@ FILES = {
 
 
 def rendered(spec: JobSpec, templates: Templates) -> str:
-    """The text of a specification that nothing is wrong with."""
+    """Return the text of a correct specification, in the form of its engine."""
     return templates.text(FILES.get(spec.engine, f"jobs/{spec.engine}.yaml.j2"), **shape(spec)).rstrip("\n") + "\n"

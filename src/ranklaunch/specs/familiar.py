@@ -1,4 +1,4 @@
-"""Hints for unknown keys: the word of another tool, the same word in another group, or the nearest spelling."""
+"""Hints for unknown keys: our key for another tool's word, the same word in another group, or the nearest spelling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from ranklaunch.errors import nearest
 from ranklaunch.specs.rules import rules
 
-# What means something else in each group.
+# Names with another meaning in each group.
 AMBIGUOUS = {
     "action", "count", "enabled", "file", "kind", "label", "name", "port", "resource", "rules", "seconds", "secretname", "signal", "source",
 }  # fmt: skip
@@ -20,7 +20,7 @@ FAMILIAR: Mapping[str, str] = {name: advice for advice, names in rules()["famili
 def hint(path: str, known: Iterable[str], legal: Iterable[str] = ()) -> str:
     """Return the end of the message about an unknown key.
 
-    known: the paths of all keys. legal: the keys of the same group.
+    known: the paths of all keys. legal: the names of the keys in the same group.
     """
     name = plain(path.rpartition(".")[2])
     places = index(known)
@@ -35,7 +35,7 @@ def hint(path: str, known: Iterable[str], legal: Iterable[str] = ()) -> str:
 
 
 def word(path: str, value: str, legal: Iterable[str]) -> str:
-    """Return the hint behind a word unknown to a key: our word with this name in other tools, or the nearest."""
+    """Return the hint for an illegal word: our word for the same thing in other tools, or the nearest legal word."""
     meant = next((ours for ours, theirs in rules()["meant"].get(path, {}).items() if value.lower() in theirs.split()), "")
     return f", did you mean '{meant}'?" if meant else nearest(value, legal)
 
@@ -46,7 +46,7 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def index(known: Iterable[str]) -> dict[str, str]:
-    """Return the path of each name. Of two paths with one name, the shorter counts."""
+    """Return paths by the plain form of their last part. Of two paths with one name, the path with fewer parts counts."""
     places: dict[str, str] = {}
     for path in sorted(known, key=lambda each: each.count(".")):
         places.setdefault(plain(path.rpartition(".")[2]), path)

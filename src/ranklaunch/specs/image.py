@@ -8,7 +8,7 @@ OF_A_REGISTRY = re.compile(r"^(?:localhost|[^/]*[.:][^/]*)/")
 
 
 def parts_of_image(reference: str) -> dict[str, str]:
-    """repository, and tag or digest where the reference has them: a colon after the last slash begins the tag. A file has neither."""
+    """Return repository, and tag or digest if the reference has one. A colon after the last slash begins the tag; a file has neither."""
     if is_file(reference):
         return {"repository": reference}
     repository, at, digest = reference.partition("@")
@@ -18,17 +18,16 @@ def parts_of_image(reference: str) -> dict[str, str]:
 
 
 def is_file(reference: str) -> bool:
-    """Whether it is a file or a folder with an image, and not a name in a registry."""
+    """Return True for a file or a folder with an image, False for a name in a registry."""
     return reference.startswith(("/", "./", "../")) or (reference.endswith((".sif", ".sqsh")) and "://" not in reference)
 
 
 def what_is_wrong(repository: str, tag: str) -> str:
-    """Return the fault of an image accepted by a cluster in an object but impossible to pull; "" for none. tag: a tag or digest given
-    beside it."""
+    """Return the fault of an image that a cluster accepts and cannot pull; "" for none. tag: message about a tag or digest beside it."""
     if "://" in repository:
         return f"expected no {repository.partition('://')[0]}://"
     if tag and ":" in repository.rpartition("/")[2]:
         return f"it has a tag, and {tag}: leave one of the two out"
     if re.search("[A-Z]", OF_A_REGISTRY.sub("", repository)):
-        return "expected small letters behind the registry's name"
+        return "expected small letters after the registry's name"
     return ""

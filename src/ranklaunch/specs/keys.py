@@ -1,4 +1,4 @@
-"""What a value of a job's specification looks like: the table from which reading, messages and docs/spec-values.md come."""
+"""Form of each value of a job's specification: the table behind the parser, its messages and docs/spec-values.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXT, WHOLE, FLAG, TEXTS, WHOLES, PAIRS, OBJECT, OBJECTS = (
 )  # fmt: skip
 LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 QUANTITY = r"[0-9]+(?:\.[0-9]+)?(?:m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?"
-MEMORY = r"[0-9]{7,}|[0-9]+(?:\.[0-9]+)?(?:k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)"  # few bytes are meant as something else
+MEMORY = r"[0-9]{7,}|[0-9]+(?:\.[0-9]+)?(?:k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)"  # fewer than 7 digits without a unit: bytes were hardly meant
 CPUS = "[1-9][0-9]{0,5}"
 NAMES = rf"{LABEL}(?:\.{LABEL})*"
 RESOURCE = rf"(?:{NAMES}/)?[A-Za-z0-9](?:[-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
@@ -26,7 +26,7 @@ CAPABILITY = r"[A-Z_]+"
 ARN = r"arn:[!-~]+"
 MODULE = r"[A-Za-z_][A-Za-z0-9_.]*"
 OPTION = r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?"
-# What a pattern asks for, in words: whoever reads a message is not to read patterns.
+# Patterns in words, for messages.
 FORMS: Mapping[str, str] = {
     LABEL: "small letters, digits and dashes, at most 63",
     NAMES: "small letters, digits, dashes and dots, as objects are called",
@@ -53,8 +53,11 @@ FORMS: Mapping[str, str] = {
 
 
 class Key(NamedTuple):
-    """kind: of the value. legal: where only these are right. pattern: of a string that is not empty, in words in FORMS. low, high: of an
-    integer. of: what an object is to Kubernetes (specs/kubernetes/fields.py)."""
+    """Key of a specification.
+
+    kind: TEXT, WHOLE, ... legal: the legal words, () for any. pattern: for a string that is not empty; FORMS has it in words. low, high:
+    limits of an integer. of: Kubernetes type of an object (specs/kubernetes/fields.py), "" for another object.
+    """
 
     kind: str
     default: object
@@ -67,7 +70,7 @@ class Key(NamedTuple):
 
     @property
     def form(self) -> str:
-        """The pattern in words."""
+        """Pattern in words."""
         return FORMS.get(self.pattern, "another form: docs/spec-values.md has its meaning")
 
 
@@ -92,7 +95,7 @@ def wholes(default: tuple[int, ...], low: int, high: int, meaning: str) -> Any:
 
 
 def pairs(meaning: str, pattern: str = "") -> Any:
-    """pattern: of the names."""
+    """Return the field of a map of strings. pattern: for the names."""
     return dataclasses.field(default_factory=dict, metadata={"key": Key(PAIRS, {}, meaning, pattern=pattern)})
 
 
@@ -113,7 +116,7 @@ def _field(key: Key) -> Any:
 
 
 def written(name: str) -> str:
-    """An attribute's name as it is written in values: devices_per_node is devicesPerNode."""
+    """Return an attribute's name in the spelling of values: devices_per_node is devicesPerNode."""
     return re.sub("_([a-z])", lambda match: match[1].upper(), name)
 
 
@@ -122,7 +125,7 @@ def fields(kind: type) -> dict[str, dataclasses.Field[Any]]:
 
 
 def every(kind: type, place: str = "") -> Iterator[tuple[str, Key]]:
-    """Each value below a group, by its path: ("device.kind", Key(...))."""
+    """Yield path and key of each value below a group: ("device.kind", Key(...))."""
     for name, field in fields(kind).items():
         if "group" in field.metadata:
             yield from every(field.metadata["group"], f"{place}{name}.")
@@ -131,7 +134,7 @@ def every(kind: type, place: str = "") -> Iterator[tuple[str, Key]]:
 
 
 def paths(kind: type, place: str = "") -> Iterator[str]:
-    """Of each value and each group."""
+    """Yield the path of each value and of each group."""
     for name, field in fields(kind).items():
         yield f"{place}{name}"
         if "group" in field.metadata:
@@ -139,7 +142,7 @@ def paths(kind: type, place: str = "") -> Iterator[str]:
 
 
 def every_value(group: object, place: str = "") -> Iterator[tuple[str, object, Key]]:
-    """Every key of a specification, by its path, with the value that it has there."""
+    """Yield path, value and key of every value of a specification."""
     for name, field in fields(type(group)).items():
         value = getattr(group, field.name)
         if "group" in field.metadata:

@@ -1,4 +1,4 @@
-"""What is the same for every engine: the program's command, environment, devices, volumes, labels."""
+"""Parts of a specification that all engines share: the program's command, environment, devices, volumes, labels."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ranklaunch.specs import keys
 from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
 COMMAND = ["ranklaunch", "run", "--"]
-GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end
-ASCEND_PORT = 2222  # of the rendezvous, where none is given: the Ascend Operator's
+GRACE_LEFT_S = 5  # part of a pod's grace period in which ranklaunch itself ends
+ASCEND_PORT = 2222  # the Ascend Operator's default port of the rendezvous
 OWN_VOLUMES = ("shm", "rank-table", "ranklaunch-tmp")
-CONTAINERS = {"acjob": "ascend", "trainjob": "node"}  # the operators of these two look for the container by its name; else train
+CONTAINERS = {"acjob": "ascend", "trainjob": "node"}  # names that these two operators require; with other engines: train
 DEFAULT_RESOURCES = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cpu": ""}
 TABLE_FOLDERS = {"ascend-operator": "/user/serverid/devindex/config", "cce": "/user/config", "file": "", "none": ""}
-OF_MODELARTS = r"\$\{MA_[A-Z0-9_]+\}"  # what its shell puts into the program and its arguments
+OF_MODELARTS = r"\$\{MA_[A-Z0-9_]+\}"  # variables that ModelArts' shell replaces in the program and its arguments
 SECONDS_OF_HOUR = 3600
-POOL_FLAVOR = "modelarts.pool.visual.{}"  # of a dedicated pool
+POOL_FLAVOR = "modelarts.pool.visual.{}"  # flavor of a dedicated pool
 POOL_FLAVORS = {1: "xlarge", 2: "2xlarge", 4: "4xlarge", 8: "8xlarge", 16: "16xlarge"}
 
-# Variables of ranklaunch that follow from a value of the specification.
+# Variables of ranklaunch that are always made from a value of the specification.
 DERIVED: Mapping[str, str] = {
     "RANKLAUNCH_JOB_NAME": "name",
     "RANKLAUNCH_NODES": "nodes",
@@ -41,7 +41,7 @@ DERIVED: Mapping[str, str] = {
     "RANKLAUNCH_LAUNCHER_AS_WORKER": "mpi.launcherAsWorker",
     "RANKLAUNCH_JOB_UID": "the pod; or muster.secretName",
 }
-# Variables of ranklaunch that a value sets where it is given, and `env` elsewhere.
+# Variables of ranklaunch that a value sets if it is given; otherwise `env` may set them.
 SET_BY: Mapping[str, str] = {
     "RANKLAUNCH_MAX_RESTARTS": "restart.inPlace",
     "RANKLAUNCH_HANG": "hang.action",
@@ -51,15 +51,15 @@ SET_BY: Mapping[str, str] = {
     "RANKLAUNCH_METRICS_PORT": "metrics.enabled",
     "RANKLAUNCH_SECRET": "muster.secretName",
 }
-LOGS_IN_TMP = "/tmp/ranklaunch-logs"  # of pods whose root cannot be written
-# Where the engine counts restarts, in the names of the downward API.
+LOGS_IN_TMP = "/tmp/ranklaunch-logs"  # log folder of pods with a read-only root
+# Field with the engine's number of restarts, in the names of the downward API.
 RESTARTS: Mapping[str, str] = {
     "volcano": "metadata.annotations['volcano.sh/job-retry-count']",
     "jobset": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
     "trainjob": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
     "acjob": "metadata.labels['version']",
 }
-# Where the engine has an id of the job that it made at random: the same on all pods, and another for each job of one name.
+# Field with a random id of the job: the same on all pods, and different for two jobs of the same name.
 UIDS: Mapping[str, str] = {
     "volcano": "metadata.annotations['scheduling.k8s.io/group-name']",
     "jobset": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
@@ -76,44 +76,50 @@ def non_empty(**values: Any) -> dict[str, Any]:
 
 
 def program(spec: JobSpec) -> list[str]:
+    """Return the words of the program after `ranklaunch run --`."""
     return [*(["-m", spec.module] if spec.module else [spec.script]), *spec.args]
 
 
 def command(spec: JobSpec) -> list[str]:
-    """Return what each node runs."""
+    """Return the command line of each node."""
     return [*COMMAND, *program(spec)]
 
 
 def slots(spec: JobSpec) -> int:
+    """Return the number of ranks of each node."""
     return (spec.mpi.slots if spec.engine == "mpijob" else 0) or spec.devices_per_node
 
 
 def environment(spec: JobSpec, task: str = "") -> list[dict[str, str]]:
-    """In order; each has name and value, or name and field, which the downward API fills, or name, secret and key."""
-    made = [{"name": name, "value": value} for name, value in _made(spec, task) if value]
+    """Return the variables in order.
+
+    Each has name and value; or name and field, for the downward API; or name, secret and key. task: the pod's task, "" if pods are alike.
+    """
+    variables = [{"name": name, "value": value} for name, value in _derived(spec, task) if value]
     if spec.engine in RESTARTS:
-        made.append({"name": "RANKLAUNCH_RESTARTS", "field": RESTARTS[spec.engine]})
-    made += _key(spec)
-    return made + [{"name": name, "value": spec.env[name]} for name in sorted(spec.env)]
+        variables.append({"name": "RANKLAUNCH_RESTARTS", "field": RESTARTS[spec.engine]})
+    variables += _key(spec)
+    return variables + [{"name": name, "value": spec.env[name]} for name in sorted(spec.env)]
 
 
 def set_by_values(spec: JobSpec) -> dict[str, str]:
-    """Return the variables that values which are given set, with the paths of these."""
+    """Return the variables of SET_BY whose values are given, with the paths of these values."""
     values = {path: value for path, value, _ in keys.every_value(spec)}
     return {name: path for name, path in SET_BY.items() if values[path]}
 
 
 def has_several_nodes(spec: JobSpec) -> bool:
+    """Return True if several nodes of ranklaunch meet; parameter servers and a launcher's own pod count."""
     return spec.nodes + spec.tf.ps + launchers_alone(spec) > 1
 
 
 def own_key(spec: JobSpec) -> bool:
-    """Whether the user gives the key of the muster by a variable."""
+    """Return True if a variable of the user sets the key of the muster."""
     return bool({"RANKLAUNCH_SECRET", "RANKLAUNCH_SECRET_FILE"} & set(spec.env))
 
 
 def _key(spec: JobSpec) -> Iterator[dict[str, str]]:
-    """Yield the source of the muster's key, if nodes are to meet: nothing in it is made here, so two renders are the same."""
+    """Yield the source of the muster's key if several nodes meet. No key is made here, so two renders are equal."""
     if not has_several_nodes(spec) or spec.engine not in OF_KUBERNETES:
         return
     if spec.muster.secret_name:
@@ -124,12 +130,12 @@ def _key(spec: JobSpec) -> Iterator[dict[str, str]]:
         yield {"name": "RANKLAUNCH_JOB_UID", "field": UIDS[spec.engine]}
 
 
-def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
-    """Names with their texts, "" for what is not set."""
+def _derived(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the variables that values set; "" for a variable that is not set."""
     if spec.engine in OF_KUBERNETES:
         yield "RANKLAUNCH_JOB_NAME", spec.name
         yield "RANKLAUNCH_NODES", str(spec.nodes + launchers_alone(spec))
-    if spec.engine != "modelarts":  # which knows its flavors itself
+    if spec.engine != "modelarts":  # ModelArts' own variables have the number of devices
         yield "RANKLAUNCH_SLOTS", str(slots(spec))
     yield "RANKLAUNCH_ACCELERATOR", spec.device.kind
     yield "RANKLAUNCH_GRACE_S", grace(spec)
@@ -153,36 +159,42 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
 
 
 def grace(spec: JobSpec) -> str:
-    """Return RANKLAUNCH_GRACE_S, empty where ranklaunch's default holds: the platform has a period of its own, and the specification
-    gives none. Pods of an existing runtime have the period of that runtime."""
+    """Return the text of RANKLAUNCH_GRACE_S, "" to leave the variable out.
+
+    It is left out if env sets it, if the pods' period is that of an existing runtime, or if the platform has a period of its own and the
+    specification gives none.
+    """
     period = spec.lifecycle.grace_period_seconds
-    known = not spec.trainer.runtime if spec.engine in OF_KUBERNETES else period != Lifecycle().grace_period_seconds
-    known = known or has_sigterm_before_limit(spec)
-    return str(period - GRACE_LEFT_S) if known and "RANKLAUNCH_GRACE_S" not in spec.env else ""
+    is_known = not spec.trainer.runtime if spec.engine in OF_KUBERNETES else period != Lifecycle().grace_period_seconds
+    is_known = is_known or has_sigterm_before_limit(spec)
+    return str(period - GRACE_LEFT_S) if is_known and "RANKLAUNCH_GRACE_S" not in spec.env else ""
 
 
 def has_sigterm_before_limit(spec: JobSpec) -> bool:
     """Return True if the script asks Slurm for SIGTERM lifecycle.gracePeriodSeconds before the time limit."""
-    own = spec.slurm
-    is_limited = bool(spec.lifecycle.deadline_seconds or own.time_limit)
-    has_signal = bool(own.save_before) or any(each.partition("=")[0] == "--signal" for each in own.directives)
+    slurm = spec.slurm
+    is_limited = bool(spec.lifecycle.deadline_seconds or slurm.time_limit)
+    has_signal = bool(slurm.save_before) or any(each.partition("=")[0] == "--signal" for each in slurm.directives)
     return spec.engine == "slurm" and is_limited and not has_signal
 
 
 def launchers_alone(spec: JobSpec) -> int:
-    """Pods that have no ranks."""
+    """Return the number of pods that launch ranks but have none: 0 or 1."""
     return int(spec.engine == "mpijob" and not spec.mpi.launcher_as_worker)
 
 
 def _method(spec: JobSpec) -> str:
-    """ "" for what ranklaunch finds out itself: on an MPIJob the launcher knows no more of the workers than MPI does."""
+    """Return the method, "" if ranklaunch chooses. An MPIJob gets mpirun: its launcher knows only as much of the workers as MPI needs."""
     auto = BY_MPI[0] if spec.engine == "mpijob" else ""
     return auto if spec.mode == "auto" else spec.mode
 
 
 def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield nodes' names for the host's network: there no pod finds its own name in a Service. Elsewhere a pod makes the other names from
-    its own: Linux starts no program with some 4,000 names in one variable."""
+    """Yield the variable with the names of all nodes, or of node 0, for pods on the host's network: there a pod cannot find its own name.
+
+    On the pods' network no variable is set: a pod makes the other names from its own. Linux starts no program with some 4,000 names in one
+    variable.
+    """
     form = {"job": "{name}-{i}.{name}", "jobset": "{name}-worker-0-{i}.{name}", "trainjob": "{name}-node-0-{i}.{name}"}.get(spec.engine, "")
     if not form or spec.nodes == 1 or not spec.network.host_network:
         return
@@ -193,7 +205,10 @@ def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def ports(spec: JobSpec, with_metrics: bool = True) -> dict[str, int]:
-    """An AscendJob's leader is behind a Service that lets these through alone. The operator knows that of the rendezvous by its name."""
+    """Return the ports of a container by name.
+
+    An AscendJob's leader is behind a Service that passes only these ports. The operator knows the port of the rendezvous by its name.
+    """
     network = spec.network
     muster = network.muster_port or MUSTER_PORT.default
     of_leader = {"ascendjob-port": network.master_port or ASCEND_PORT, "muster": muster} if spec.engine == "acjob" else {}
@@ -201,33 +216,35 @@ def ports(spec: JobSpec, with_metrics: bool = True) -> dict[str, int]:
 
 
 def table_path(spec: JobSpec) -> str:
+    """Return the path of the rank table or of its folder, "" without a table."""
     return spec.rank_table.mount_path or TABLE_FOLDERS[spec.rank_table.source]
 
 
 def _table_of_modelarts(spec: JobSpec) -> str:
-    """ModelArts makes a table for jobs alone that name its folder."""
+    """Return the table's folder for RANK_TABLE_FILE, or "". ModelArts makes a table only for jobs that set this variable."""
     set_by_user = {"RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"} & set(spec.env)
     return TABLE_FOLDERS["cce"] if spec.engine == "modelarts" and spec.mode == "ranktable" and not set_by_user else ""
 
 
 def image(spec: JobSpec) -> str:
+    """Return the image with its digest or tag."""
     if spec.image.digest:
         return f"{spec.image.repository}@{spec.image.digest}"
     return f"{spec.image.repository}:{spec.image.tag}" if spec.image.tag else spec.image.repository
 
 
 def literal(text: str) -> str:
-    """As Kubernetes must read it in an argument or a variable, where $(NAME) stands for another one and $$ for $."""
+    """Escape a text for an argument or a variable in Kubernetes: there $(NAME) stands for a variable, and $$ for $."""
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
 def device(spec: JobSpec) -> str:
-    """The resource of a node's devices; "" where there are none."""
+    """Return the resource name of a node's devices, "" without devices."""
     return spec.device.resource_name or DEFAULT_RESOURCES[spec.device.kind]
 
 
 def devices(spec: JobSpec) -> dict[str, str]:
-    """Resources that are requested and limited alike."""
+    """Return the resources whose request and limit are equal."""
     name = device(spec)
     requested = {name: str(spec.devices_per_node)} if name and spec.devices_per_node else {}
     if spec.network.rdma.resource:
@@ -236,21 +253,22 @@ def devices(spec: JobSpec) -> dict[str, str]:
 
 
 def resources(spec: JobSpec, with_devices: bool = True) -> dict[str, dict[str, str]]:
+    """Return requests and limits of a container."""
     memory = {"memory": spec.resources.memory} if spec.resources.memory else {}
-    alike = {**memory, **(devices(spec) if with_devices else {})}
+    limits = {**memory, **(devices(spec) if with_devices else {})}
     cpu = {"cpu": spec.resources.cpu} if spec.resources.cpu else {}
-    requests = {"requests": {**cpu, **alike}, "limits": alike}
-    return {name: each for name, each in requests.items() if each}
+    both = {"requests": {**cpu, **limits}, "limits": limits}
+    return {name: each for name, each in both.items() if each}
 
 
 def flavor(spec: JobSpec) -> str:
-    """Of ModelArts."""
+    """Return the flavor id for ModelArts, "" if no flavor fits."""
     size = POOL_FLAVORS.get(spec.devices_per_node, "")
     return spec.modelarts.flavor or (POOL_FLAVOR.format(size) if spec.modelarts.pool_id and size else "")
 
 
 def hours_of_deadline(spec: JobSpec) -> int:
-    """As ModelArts counts it."""
+    """Return the deadline in whole hours, rounded up, as ModelArts counts it."""
     return math.ceil(spec.lifecycle.deadline_seconds / SECONDS_OF_HOUR)
 
 
@@ -259,6 +277,7 @@ def labels(spec: JobSpec) -> dict[str, str]:
 
 
 def volumes(spec: JobSpec) -> list[Mapping[str, Any]]:
+    """Return ranklaunch's own volumes, then the user's."""
     every: list[Mapping[str, Any]] = []
     if spec.shm.enabled:
         limit = {"sizeLimit": spec.shm.size_limit} if spec.shm.size_limit else {}
@@ -271,8 +290,9 @@ def volumes(spec: JobSpec) -> list[Mapping[str, Any]]:
 
 
 def mounts(spec: JobSpec) -> list[Mapping[str, Any]]:
+    """Return the mounts of ranklaunch's own volumes, then the user's."""
     every: list[Mapping[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}] if spec.shm.enabled else []
-    if config_map(spec):  # the folder: a file of a ConfigMap that is mounted alone is never brought up to date
+    if config_map(spec):  # the whole folder: kubelet never updates a single file that is mounted by subPath
         every.append({"name": "rank-table", "mountPath": table_path(spec)})
     if needs_tmp(spec):
         every.append({"name": "ranklaunch-tmp", "mountPath": "/tmp"})
@@ -280,27 +300,27 @@ def mounts(spec: JobSpec) -> list[Mapping[str, Any]]:
 
 
 def needs_tmp(spec: JobSpec) -> bool:
-    """Where the root cannot be written, and no volume of the user's is there."""
+    """Return True if the root is read-only and the user mounts no volume at /tmp."""
     return spec.security.read_only_root_filesystem and "/tmp" not in [mount.get("mountPath") for mount in spec.volume_mounts]
 
 
 def logs_go_to_tmp(spec: JobSpec) -> bool:
-    """Return True where the root cannot be written and nothing says where logs go. What envFrom brings is not known here."""
+    """Return True if the root is read-only and no variable names a log folder. With envFrom, whose variables are unknown, return False."""
     names = {*spec.env, *(str(each.get("name")) for each in spec.extra_env)}
     return spec.security.read_only_root_filesystem and not spec.env_from and not names & {"RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"}
 
 
 def config_map(spec: JobSpec) -> str:
-    """With the rank table, to be mounted; "" where there is none."""
-    made = f"rings-config-{spec.name}" if spec.rank_table.source == "ascend-operator" else ""
-    return "" if spec.rank_table.source in ("none", "file") else spec.rank_table.config_map_name or made
+    """Return the name of the ConfigMap with the rank table, "" without one."""
+    default = f"rings-config-{spec.name}" if spec.rank_table.source == "ascend-operator" else ""
+    return "" if spec.rank_table.source in ("none", "file") else spec.rank_table.config_map_name or default
 
 
 def pod_security(spec: JobSpec) -> dict[str, Any]:
-    """The user's own come over the kind of seccomp and when a volume's owner is changed."""
+    """Return the pod's security context. The user's own fields may replace seccompProfile and fsGroupChangePolicy."""
     security = spec.security
     group = {"runAsGroup": security.run_as_group} if security.run_as_group >= 0 else {}
-    # A volume of millions of files that has the group already is not gone through again.
+    # OnRootMismatch: kubelet does not visit the millions of files of a volume whose root has the group already.
     volumes = {"fsGroup": security.fs_group, "fsGroupChangePolicy": "OnRootMismatch"} if security.fs_group >= 0 else {}
     user = {"runAsNonRoot": security.run_as_user > 0, "runAsUser": security.run_as_user}
     of_user: Any = spec.pod_template.get("securityContext") or {}
@@ -308,14 +328,12 @@ def pod_security(spec: JobSpec) -> dict[str, Any]:
 
 
 def container_security(spec: JobSpec) -> dict[str, Any]:
-    fixed = {"readOnlyRootFilesystem": True} if spec.security.read_only_root_filesystem else {}
-    return {"allowPrivilegeEscalation": False, "capabilities": capabilities(spec), **fixed}
+    read_only = {"readOnlyRootFilesystem": True} if spec.security.read_only_root_filesystem else {}
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities(spec), **read_only}
 
 
-def before(spec: JobSpec) -> list[Mapping[str, Any]]:
-    """Return the containers to start before the program: ending ones, then permanent ones. An engine waits for the end of a pod, and a
-    pod
-    does not wait for the latter."""
+def init_containers(spec: JobSpec) -> list[Mapping[str, Any]]:
+    """Return the pod's init containers: those of the user, then sidecars. A pod ends without waiting for its sidecars."""
     return [*spec.init_containers, *({**each, "restartPolicy": "Always"} for each in spec.extra_containers)]
 
 
@@ -325,19 +343,19 @@ def capabilities(spec: JobSpec) -> dict[str, list[str]]:
 
 
 def affinity(spec: JobSpec) -> dict[str, Any]:
-    """Return the user's affinity, with all pods within one value of a label, and no pod beside another with the same ports."""
+    """Return the user's affinity with two rules added: scheduling.topology, and one pod of ranklaunch per host on the hosts' network."""
     rules: dict[str, Any] = dict(spec.scheduling.affinity)
     if spec.scheduling.topology:
-        own = {"app.kubernetes.io/instance": spec.name}
-        rules["podAffinity"] = _with_term(rules.get("podAffinity"), _term(spec.scheduling.topology, own))
+        of_job = {"app.kubernetes.io/instance": spec.name}
+        rules["podAffinity"] = _with_term(rules.get("podAffinity"), _term(spec.scheduling.topology, of_job))
     if spec.network.host_network:
-        every = {"app.kubernetes.io/name": "ranklaunch"}
-        rules["podAntiAffinity"] = _with_term(rules.get("podAntiAffinity"), _term("kubernetes.io/hostname", every))
+        of_all_jobs = {"app.kubernetes.io/name": "ranklaunch"}
+        rules["podAntiAffinity"] = _with_term(rules.get("podAntiAffinity"), _term("kubernetes.io/hostname", of_all_jobs))
     return rules
 
 
-def _term(topology: str, chosen: Mapping[str, str]) -> dict[str, Any]:
-    return {"labelSelector": {"matchLabels": dict(chosen)}, "topologyKey": topology}
+def _term(topology: str, match_labels: Mapping[str, str]) -> dict[str, Any]:
+    return {"labelSelector": {"matchLabels": dict(match_labels)}, "topologyKey": topology}
 
 
 def _with_term(rules: Any, term: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What does not go together: every rule that engines and their API servers leave to whoever writes a specification."""
+"""Contradictions between values of a specification that engines and their API servers do not refuse themselves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192,
 
 
 def problems(spec: JobSpec) -> list[str]:
-    """Return all problems, each with the path of the value that is wrong."""
+    """Return all problems, each with the path of the wrong value."""
     of_kind = refuse_kubernetes.OF_EACH if spec.engine in OF_KUBERNETES else ()
     rules = (*COMMON, *of_kind, "kinds", OF_ENGINE.get(spec.engine, _elsewhere))
     return [problem for rule in rules for problem in (table.problems(spec, rule) if isinstance(rule, str) else rule(spec))]
@@ -26,7 +26,8 @@ def problems(spec: JobSpec) -> list[str]:
 def _image(spec: JobSpec) -> Iterator[str]:
     image = spec.image
     beside = f"image.tag is {image.tag}" if image.tag else "image.digest is given" if image.digest else ""
-    wrong = what_is_wrong(image.repository, beside) if spec.engine != "slurm" else ""  # whose programs name images in ways of their own
+    # Slurm's container tools have image names of their own forms.
+    wrong = what_is_wrong(image.repository, beside) if spec.engine != "slurm" else ""
     if wrong:
         yield f"image.repository={image.repository!r}: {wrong}"
 
@@ -43,19 +44,19 @@ def _environment(spec: JobSpec) -> Iterator[str]:
         yield f"env.{name}: made from {DERIVED[name]}; set that"
     for name, path in set_by_values(spec).items():
         if name in spec.env:
-            yield f"env.{name}: that of {path}; leave one of the two out"
+            yield f"env.{name}: {path} sets it too; leave one of the two out"
     grace = spec.env.get("RANKLAUNCH_GRACE_S")
-    if grace is not None and not spec.trainer.runtime:  # whose pod has a period of its own
+    if grace is not None and not spec.trainer.runtime:  # an existing runtime's pods have a period of their own
         yield from _grace(grace, spec.lifecycle.grace_period_seconds)
 
 
 def _size(spec: JobSpec) -> Iterator[str]:
-    """Linux starts no program with a longer one."""
+    """Refuse a variable that is longer than Linux allows: no program could be started with it."""
     for variable in environment(spec):
         size = len(f"{variable['name']}={variable.get('value', '')}".encode())
         if size >= MOST_BYTES_OF_VARIABLE:
             path = f"env.{variable['name']}" if variable["name"] in spec.env else f"nodes={spec.nodes}: {variable['name']}"
-            yield f"{path}: {size} bytes, expected fewer than {MOST_BYTES_OF_VARIABLE}, the most that Linux starts a program with"
+            yield f"{path}: {size} bytes, expected fewer than {MOST_BYTES_OF_VARIABLE}, Linux' limit for one variable"
 
 
 def _grace(text: str, period: int) -> Iterator[str]:
@@ -74,7 +75,7 @@ def _restart(spec: JobSpec) -> Iterator[str]:
 COMMON = (table.no_place, "program", _image, "devices", _extra_devices, _environment, variables.problems, _size, "method", _restart)
 
 
-# Others than those of Kubernetes
+# Other engines
 
 
 def _modelarts(spec: JobSpec) -> Iterator[str]:
@@ -84,7 +85,7 @@ def _modelarts(spec: JobSpec) -> Iterator[str]:
     if len(environment(spec)) > MOST_MODELARTS_VARIABLES:
         yield f"env: {len(environment(spec))} variables with ranklaunch's own, expected at most {MOST_MODELARTS_VARIABLES}"
     if spec.modelarts.hang_retry and spec.device.kind == "cpu":
-        yield "modelarts.hangRetry: ModelArts looks for hangs in jobs with GPUs or NPUs alone"
+        yield "modelarts.hangRetry: ModelArts detects hangs only in jobs with GPUs or NPUs; leave it out"
     yield from _names_of_variables(spec)
     for name, value in spec.env.items():
         if len(name) > MOST_MODELARTS_NAME or len(value) > MOST_MODELARTS_VALUE:

@@ -1,4 +1,4 @@
-"""What does not go together in specifications for Kubernetes: rules of all its engines, and those of each."""
+"""Contradictions in specifications for Kubernetes: rules for all its engines, then for each engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ranklaunch.specs.kubernetes import check, containers
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.pod import OWN_VOLUMES, device, launchers_alone, mounts, ports, volumes
 
-# The longest name that an engine makes from the job's, without it. Each must fit a DNS label.
+# End of the longest name that an engine makes from the job's name. The whole name must fit a DNS label.
 SUFFIXES: Mapping[str, str] = {
     "volcano": "-worker-{last}",
     "jobset": "-worker-0-{last}-xxxxx",
@@ -22,11 +22,11 @@ SUFFIXES: Mapping[str, str] = {
     "acjob": "-worker-{last}",
 }
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
-OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
-NOT_OF_ASCEND_JOBS = ("hostUsers", "schedulingGates")  # fields of newer pods than its definition knows
+OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the Ascend Operator reads
+NOT_OF_ASCEND_JOBS = ("hostUsers", "schedulingGates")  # fields of pods that are newer than AscendJob's definition
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 OWN_LABELS = ("ranklaunch/", "app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")
-MOST_OF_OBJECTS = 20  # problems of a value that are told one by one
+MOST_OF_OBJECTS = 20  # reported problems of one value
 
 
 def _name(spec: JobSpec) -> Iterator[str]:
@@ -48,22 +48,22 @@ def _labels(spec: JobSpec) -> Iterator[str]:
 
 
 def _resources(spec: JobSpec) -> Iterator[str]:
-    """Refuse a second request under one name: the last would count alone."""
-    rdma, own = spec.network.rdma.resource, device(spec)
-    if rdma and rdma == own:
+    """Refuse two requests for one resource: only the last would count."""
+    rdma, devices = spec.network.rdma.resource, device(spec)
+    if rdma and rdma == devices:
         yield f"network.rdma.resource={rdma!r}: the devices' own"
-    made = {"cpu": "resources.cpu", "memory": "resources.memory", own: "devicesPerNode", rdma: "network.rdma.count"}
-    has_other = bool(spec.resources.cpu or spec.resources.memory)
+    path_of = {"cpu": "resources.cpu", "memory": "resources.memory", devices: "devicesPerNode", rdma: "network.rdma.count"}
+    has_cpu_or_memory = bool(spec.resources.cpu or spec.resources.memory)
     for name in spec.device.extra:
-        why = f"made from {made[name]}; set that" if name in made else _why_not_extra(name, has_other)
+        why = f"made from {path_of[name]}; set that" if name in path_of else _why_not_extra(name, has_cpu_or_memory)
         if why:
             yield f"device.extra.{name}: {why}"
 
 
-def _why_not_extra(name: str, has_other: bool) -> str:
-    """Return the reason why a pod cannot ask for a resource. has_other: it asks for CPUs or memory too."""
+def _why_not_extra(name: str, has_cpu_or_memory: bool) -> str:
+    """Return the reason why a pod cannot request a resource, "" if it can. has_cpu_or_memory: the pod requests CPUs or memory too."""
     if name.startswith("hugepages-"):
-        return "" if has_other else "expected resources.cpu or resources.memory too, without which Kubernetes gives none"
+        return "" if has_cpu_or_memory else "expected resources.cpu or resources.memory too, without which Kubernetes gives none"
     if "/" in name or name == "ephemeral-storage":
         return ""
     return f"Kubernetes has no such resource; one of a device plugin has a slash, as vendor.example/{name}"
@@ -88,7 +88,7 @@ def _ports(spec: JobSpec) -> Iterator[str]:
 
 
 def _shapes(spec: JobSpec) -> Iterator[str]:
-    """What the user gives as Kubernetes has it."""
+    """Check the user's objects in Kubernetes' form."""
     for path, value, key in keys.every_value(spec):
         if key.of:
             wrong = check.problems(path, key.of + "[]" * (key.kind == keys.OBJECTS), value)
@@ -99,11 +99,11 @@ def _shapes(spec: JobSpec) -> Iterator[str]:
 
 def _volumes(spec: JobSpec) -> Iterator[str]:
     names = [volume.get("name") for volume in spec.volumes]
-    own = [volume["name"] for volume in volumes(spec)[: -len(names) or None]]
+    own_names = [volume["name"] for volume in volumes(spec)[: -len(names) or None]]
     yield from _names_of_volumes(names)
-    taken = [mount["mountPath"] for mount in mounts(spec)[: -len(spec.volume_mounts) or None]]
-    yield from containers.mounts("volumeMounts", spec.volume_mounts, names, taken)
-    yield from containers.problems(spec, [*own, *names])
+    own_paths = [mount["mountPath"] for mount in mounts(spec)[: -len(spec.volume_mounts) or None]]
+    yield from containers.mounts("volumeMounts", spec.volume_mounts, names, own_paths)
+    yield from containers.problems(spec, [*own_names, *names])
 
 
 def _names_of_volumes(names: Sequence[object]) -> Iterator[str]:
@@ -127,16 +127,16 @@ def _security(spec: JobSpec) -> Iterator[str]:
     context = spec.pod_template.get("securityContext")
     for name in ("runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup"):
         if isinstance(context, Mapping) and name in context:
-            made = "runAsUser" if name == "runAsNonRoot" else name
-            yield f"podTemplate.securityContext.{name}: made from security.{made}; set that"
+            key = "runAsUser" if name == "runAsNonRoot" else name
+            yield f"podTemplate.securityContext.{name}: made from security.{key}; set that"
 
 
-def _hosts_own(spec: JobSpec) -> Iterator[str]:
-    """What a pod cannot have of its host at the same time."""
+def _host_namespaces(spec: JobSpec) -> Iterator[str]:
+    """Refuse namespaces of the host that a pod cannot have together, and dnsPolicy None without name servers."""
     pod = {**spec.pod_template, "hostNetwork": spec.network.host_network}
     shared = [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)] if pod.get("hostUsers") is False else []
     for name in shared:
-        yield f"podTemplate.hostUsers=false: expected no {name}, for users of the host's are in it"
+        yield f"podTemplate.hostUsers=false: expected no {name}: Kubernetes refuses a user namespace together with it"
     config = pod.get("dnsConfig")
     if pod.get("dnsPolicy") == "None" and not (isinstance(config, Mapping) and config.get("nameservers")):
         yield "podTemplate.dnsPolicy=None: expected nameservers in podTemplate.dnsConfig"
@@ -146,9 +146,9 @@ def _tolerations(spec: JobSpec) -> Iterator[str]:
     for index, each in enumerate(spec.scheduling.tolerations):
         path = f"scheduling.tolerations[{index}]"
         if each.get("operator") == "Exists" and each.get("value"):
-            yield f"{path}.value: with operator Exists there is none"
+            yield f"{path}.value: expected none with operator Exists"
         if not each.get("key") and each.get("operator") != "Exists":
-            yield f"{path}.key: required, but with operator Exists"
+            yield f"{path}.key: required, unless operator is Exists"
         if each.get("tolerationSeconds") is not None and each.get("effect") != "NoExecute":
             yield f"{path}.tolerationSeconds: expected effect NoExecute"
 
@@ -156,7 +156,7 @@ def _tolerations(spec: JobSpec) -> Iterator[str]:
 def _rank_table(spec: JobSpec) -> Iterator[str]:
     table = spec.rank_table
     if table.source == "ascend-operator" and table.config_map_name not in ("", f"rings-config-{spec.name}"):
-        yield f"rankTable.configMapName={table.config_map_name!r}: the Ascend Operator writes rings-config-{spec.name} alone"
+        yield f"rankTable.configMapName={table.config_map_name!r}: the Ascend Operator writes only rings-config-{spec.name}"
 
 
 def _pods(spec: JobSpec) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _code_limit(spec: JobSpec) -> Iterator[str]:
 
 
 def _affinity(spec: JobSpec) -> Iterator[str]:
-    """Yield the faults of an affinity unlike Kubernetes' form: terms are added to the user's affinity."""
+    """Refuse an affinity in another form than Kubernetes': terms will be added to its lists."""
     for name in ("podAffinity", "podAntiAffinity"):
         rules = spec.scheduling.affinity.get(name)
         terms = rules.get("requiredDuringSchedulingIgnoredDuringExecution") if isinstance(rules, Mapping) else None
@@ -182,15 +182,15 @@ def _affinity(spec: JobSpec) -> Iterator[str]:
 
 # A text is the name of a list in rules.json.
 OF_EACH = (
-    _affinity, _name, "labels", _labels, _resources, "hosts", _ports, _shapes, _volumes, _pull_secrets, _security, _hosts_own, _tolerations,
-    "monitoring", "rank_table", _rank_table, _pods, _code_limit,
+    _affinity, _name, "labels", _labels, _resources, "hosts", _ports, _shapes, _volumes, _pull_secrets, _security, _host_namespaces,
+    _tolerations, "monitoring", "rank_table", _rank_table, _pods, _code_limit,
 )  # fmt: skip
 
 
 # One engine each
 
 
-def _nothing_more(spec: JobSpec) -> Iterator[str]:
+def _no_rules(spec: JobSpec) -> Iterator[str]:
     return iter(())
 
 
@@ -198,41 +198,42 @@ def _trainjob(spec: JobSpec) -> Iterator[str]:
     for place, names in (("env.", spec.env), ("extraEnv: ", [each.get("name") for each in spec.extra_env])):
         yield from (f"{place}{name}: Kubeflow Trainer's own" for name in RESERVED_BY_TRAINER if name in names)
     if spec.trainer.runtime:
-        yield from (f"{path}: that of the runtime {spec.trainer.runtime!r} holds; leave one of the two out" for path in _of_pod(spec))
+        holds = f"the runtime {spec.trainer.runtime!r} sets it"
+        yield from (f"{path}: {holds}; leave it or trainer.runtime out" for path in _pod_values(spec))
 
 
-def _of_pod(spec: JobSpec) -> Iterator[str]:
-    """Values given that are about the pod of a runtime, which is not made here then."""
-    starts = (
+def _pod_values(spec: JobSpec) -> Iterator[str]:
+    """Yield the paths of given values that belong to the pod. An existing runtime has a pod of its own."""
+    beginnings = (
         "envFrom", "workingDir", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.", "scheduling.", "restart.",
         "security.", "serviceAccountName", "image.pull", "lifecycle.ttlSeconds", "lifecycle.gracePeriodSeconds", "initContainers",
         "extraContainers", "podTemplate", "metrics.podMonitor",
     )  # fmt: skip
     for path, value, key in keys.every_value(spec):
-        if path.startswith(starts) and path != "scheduling.kueueQueue" and value != key.default:
+        if path.startswith(beginnings) and path != "scheduling.kueueQueue" and value != key.default:
             yield path
 
 
 def _mpijob(spec: JobSpec) -> Iterator[str]:
     if spec.network.host_network and spec.nodes + launchers_alone(spec) > 1:
-        yield "network.hostNetwork: there an MPIJob's worker has no name, by which alone it knows which one it is; use volcano or jobset"
+        yield "network.hostNetwork: an MPIJob's worker takes its index from its host name, which is the host's there; use volcano or jobset"
 
 
 def _acjob(spec: JobSpec) -> Iterator[str]:
-    own = ports(spec, with_metrics=False)
-    if len(set(own.values())) < len(own):
-        taken = " and ".join(f"{port} ({name})" for name, port in own.items())
-        yield f"network.masterPort, network.musterPort: expected different ports, found {taken}"
+    own_ports = ports(spec, with_metrics=False)
+    if len(set(own_ports.values())) < len(own_ports):
+        listed = " and ".join(f"{port} ({name})" for name, port in own_ports.items())
+        yield f"network.masterPort, network.musterPort: expected different ports, found {listed}"
     yield from (f"podTemplate.{name}: an AscendJob's definition has none" for name in NOT_OF_ASCEND_JOBS if name in spec.pod_template)
-    stays = [*spec.extra_containers, *(each for each in spec.init_containers if each.get("restartPolicy"))]
-    if stays:
+    sidecars = [*spec.extra_containers, *(each for each in spec.init_containers if each.get("restartPolicy"))]
+    if sidecars:
         place = "extraContainers" if spec.extra_containers else "initContainers: restartPolicy"
         yield f"{place}: an AscendJob's definition has no sidecars, and it would wait for them for ever; use volcano"
-    late = [code for code in spec.restart.no_retry_exit_codes if code >= 128]
-    if spec.restart.max_restarts and late:
-        yield f"restart.noRetryExitCodes={late}: an AscendJob starts anew after every code from 128; expected codes below"
+    retried = [code for code in spec.restart.no_retry_exit_codes if code >= 128]
+    if spec.restart.max_restarts and retried:
+        yield f"restart.noRetryExitCodes={retried}: an AscendJob restarts after every code from 128 on; expected codes below 128"
 
 
 OF_ENGINE = {
-    **dict.fromkeys(("volcano", "jobset", "job"), _nothing_more), "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
+    **dict.fromkeys(("volcano", "jobset", "job"), _no_rules), "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
 }  # fmt: skip

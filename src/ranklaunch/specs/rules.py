@@ -1,4 +1,4 @@
-"""Rules of rules.json: values without a place in a kind of specification, contradictions between values, and forms of texts.
+"""Interpreter of rules.json: values without a place in a kind of specification, contradictions between values, and forms of texts.
 
 A row is for some kinds of specifications (`kinds`), or for all. In lists of words a group of `WORDS` stands for its members, and `!`
 in front means all except these.
@@ -26,7 +26,7 @@ from ranklaunch.specs import keys
 from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, OF_KUBERNETES, JobSpec
 
 WORDS = {"kubernetes": OF_KUBERNETES, "clouds": OF_CLOUDS, "scripts": BY_SCRIPT, "by_mpi": BY_MPI}
-SHOWN = 60  # characters of an item
+SHOWN = 60  # characters of a shown list item
 
 Row = Mapping[str, Any]
 
@@ -39,6 +39,7 @@ def rules() -> Mapping[str, Any]:
 
 
 def no_place(spec: JobSpec) -> Iterator[str]:
+    """Yield a problem for each given value that the specification's kind has no place for."""
     for path, value, key in keys.every_value(spec):
         why = "" if value == key.default else why_no_place(spec.engine, path)
         if why:
@@ -67,6 +68,7 @@ def problems(spec: JobSpec, name: str) -> Iterator[str]:
 
 
 def _is_one(word: str, words: str) -> bool:
+    """Return True if a word is among the words of a row, with groups of WORDS expanded and a leading ! as not."""
     members = [each for word in words.lstrip("!").split() for each in WORDS.get(word, (word,))]
     return (word in members) != words.startswith("!")
 
@@ -85,11 +87,11 @@ def _value(path: str, values: Mapping[str, object]) -> object:
 
 
 def _text(row: Row, values: Mapping[str, object]) -> str:
-    def put_in(match: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         value = _value(match[1], values)
         return repr(value) if match[2] else str(value)
 
-    return re.sub(r"\{([\w.]+)(!r)?\}", put_in, row["text"])
+    return re.sub(r"\{([\w.]+)(!r)?\}", replaced, row["text"])
 
 
 def _unfit(path: str, value: object, pattern: str, of_names: bool = False) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Options of sbatch, and the key of a specification that stands for each."""
+"""Table from options of sbatch to keys of a specification, for hints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BY_KEY: Mapping[str, str] = {
     "env": "export",
 }
 DEVICES = "gres"
-# Options that only slurm.directives has.
+# Options without a key of their own: slurm.directives takes them.
 WITH_VALUE = (
     "array a begin b clusters M comment constraint C deadline dependency d error e exclude x "
     "extra-node-info features licenses L mail-type mail-user nice nodefile F nodelist w open-mode "
@@ -34,7 +34,7 @@ NEEDS_VALUE = frozenset(word for word in WITH_VALUE.split() if len(word) > 1) - 
 
 
 def meant(option: str) -> str:
-    """Return the key for an option of sbatch, such as `--array`, `-N` or `mailType`; empty without one."""
+    """Return the key for an option of sbatch, such as `--array`, `-N` or `mailType`; "" without one."""
     word = option.lstrip("-")
     if option.startswith("-") and not option.startswith("--"):
         return _OF_WORD.get(word, "") if len(word) == 1 else ""
@@ -53,6 +53,7 @@ def _plain(word: str) -> str:
 
 
 def _words() -> dict[str, str]:
+    """Return the key for the plain form of each option."""
     keys = {word: key for key, words in BY_KEY.items() for word in words.split()}
     keys[DEVICES] = f'slurm.devices=none and slurm.directives=["--{DEVICES}=..."]'
     for words, value in ((WITH_VALUE, "=..."), (SWITCHES, "")):

@@ -1,4 +1,4 @@
-"""What the template of each engine is given."""
+"""Values for the template of each engine."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places import clouds, hpc
 
 Shape = dict[str, Any]
-ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
-# Conditions of a pod that is taken away: by Kubernetes itself, and by Kueue where pods are its to manage.
+ASCEND_QUEUE = "default"  # the Ascend Operator accepts no schedulingPolicy without a queue
+# Conditions of an evicted pod: set by Kubernetes itself, and by Kueue for the pods that it manages.
 PREEMPTED = ("DisruptionTarget", "TerminationTarget")
-STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
+STOPPED = 143  # exit code of ranklaunch on all nodes after a stop request
 
 
 def shape(spec: JobSpec) -> Shape:
+    """Return the values for the template of the specification's engine."""
     body = clouds.BODIES.get(spec.engine)
-    made = {"body": body(spec)} if body else SHAPES[spec.engine](spec)
-    return {"spec": spec, "exit_codes": sorted(spec.restart.no_retry_exit_codes), "slots": common.slots(spec), **made}
+    own_values = {"body": body(spec)} if body else SHAPES[spec.engine](spec)
+    return {"spec": spec, "exit_codes": sorted(spec.restart.no_retry_exit_codes), "slots": common.slots(spec), **own_values}
 
 
 def pod(spec: JobSpec, task: str = "", **more: Any) -> Shape:
+    """Return the values for a pod. task: the pod's task, if there are several. more: values that replace these."""
     return {
         "labels": {**common.labels(spec), **_ring_label(spec), **({"framework": "pytorch"} if spec.engine == "acjob" else {})},
         "annotations": _sorted(spec.annotations),
-        "fields": [*((name, value) for name, value in _fields(spec) if value), *_given_fields(spec)],
+        "fields": [*((name, value) for name, value in _fields(spec) if value), *_user_fields(spec)],
         "container": common.CONTAINERS.get(spec.engine, "train"),
         "image": common.image(spec),
         "command": common.COMMAND,
@@ -41,7 +43,7 @@ def pod(spec: JobSpec, task: str = "", **more: Any) -> Shape:
         "resources": common.resources(spec),
         "pod_security": common.pod_security(spec),
         "container_security": common.container_security(spec),
-        "before": common.before(spec),
+        "before": common.init_containers(spec),
         "mounts": common.mounts(spec),
         "volumes": common.volumes(spec),
         **more,
@@ -57,10 +59,10 @@ def _variable(variable: Mapping[str, str]) -> Shape:
 
 
 def _fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
-    """Of the pod's spec, where they are given."""
+    """Yield name and value of each field of the pod's spec; a false value means that the field is left out."""
     scheduling = spec.scheduling
     yield "subdomain", spec.name if spec.engine == "job" else ""
-    yield "schedulerName", scheduling.scheduler_name or ("volcano" if _of_volcano(spec) else "")
+    yield "schedulerName", scheduling.scheduler_name or ("volcano" if _needs_volcano(spec) else "")
     yield "priorityClassName", scheduling.priority_class
     yield "serviceAccountName", spec.service_account_name
     yield "imagePullSecrets", [{"name": name} for name in spec.image.pull_secrets]
@@ -73,15 +75,15 @@ def _fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     yield "affinity", common.affinity(spec)
 
 
-def _given_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
-    """As the user has them, false too."""
+def _user_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+    """Yield the user's own fields of the pod's spec, also those with the value false."""
     for name, value in sorted(spec.pod_template.items()):
         if value is not None and name != "securityContext":
             yield name, value
 
 
-def _of_volcano(spec: JobSpec) -> bool:
-    """Whether its scheduler is to place the pods, which the engine does not say to them: Kubeflow Trainer makes a PodGroup alone."""
+def _needs_volcano(spec: JobSpec) -> bool:
+    """Return True if Volcano's scheduler must be named in each pod: Kubeflow Trainer makes a PodGroup, and leaves schedulerName out."""
     return spec.engine == "acjob" or (spec.engine == "trainjob" and bool(spec.scheduling.queue))
 
 
@@ -102,7 +104,7 @@ def _ring_label(spec: JobSpec) -> dict[str, str]:
 
 
 def _objects(spec: JobSpec) -> Shape:
-    """What every object of Kubernetes has."""
+    """Return the values for the templates of every Kubernetes engine."""
     queue = {"kueue.x-k8s.io/queue-name": spec.scheduling.kueue_queue} if spec.scheduling.kueue_queue else {}
     return {
         "object_labels": {**common.labels(spec), **queue, **_ring_label(spec)},
@@ -126,7 +128,7 @@ def _job(spec: JobSpec) -> Shape:
 
 
 def _rules_of_pods(spec: JobSpec) -> list[Shape]:
-    """Return the rules. A Job ended by one has the reason PodFailurePolicy, and a message with the rule."""
+    """Return the rules of a pod failure policy. A Job ended by such a rule has the reason PodFailurePolicy, and the rule in its message."""
     container = common.CONTAINERS.get(spec.engine, "train")
     by_code = [
         {"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": codes}}
@@ -137,17 +139,20 @@ def _rules_of_pods(spec: JobSpec) -> list[Shape]:
 
 
 def _stopped_codes(spec: JobSpec) -> list[int]:
-    """Return the exit code of stopped pods, if an eviction must end the job; else nothing.
+    """Return the exit code of stopped pods if an eviction must end the job, else [].
 
-    All pods of the job end with this code, and only the evicted pod has a condition.
+    After an eviction all pods of the job end with this code, and only the evicted pod has a condition.
     """
-    outlives = spec.restart.after_eviction or not spec.restart.max_restarts
-    return [] if outlives or STOPPED in spec.restart.no_retry_exit_codes else [STOPPED]
+    needs_no_rule = spec.restart.after_eviction or not spec.restart.max_restarts
+    return [] if needs_no_rule or STOPPED in spec.restart.no_retry_exit_codes else [STOPPED]
 
 
 def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
-    """Return the rules for a JobSet with a failed Job, by the Job's reason and message: the first match counts. Without a match, the
-    JobSet is restarted, and the restart counts, also after 143 without the condition: a program can end with 143 by itself for ever."""
+    """Return the rules for a JobSet with a failed Job, by the Job's reason and message. The first match counts.
+
+    Without a match, the JobSet is restarted and the restart is counted. This includes exit code 143 without an eviction's condition: a
+    program may end with 143 by itself every time.
+    """
     evicted = {
         "name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"],
         "onJobFailureMessagePatterns": [f"has condition {each} " for each in PREEMPTED],
@@ -157,24 +162,24 @@ def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
 
 
 def _trainjob(spec: JobSpec) -> Shape:
-    own = not spec.trainer.runtime
+    makes_runtime = not spec.trainer.runtime
     return {
         **_job(spec),
         "deadline_of_job": 0,
-        "runtime": spec.name if own else spec.trainer.runtime,
-        "runtime_kind": "TrainingRuntime" if own else spec.trainer.runtime_kind,
+        "runtime": spec.name if makes_runtime else spec.trainer.runtime,
+        "runtime_kind": "TrainingRuntime" if makes_runtime else spec.trainer.runtime_kind,
     }
 
 
 def _volcano(spec: JobSpec) -> Shape:
-    again = "RestartJob" if spec.restart.max_restarts else "TerminateJob"
+    on_failure = "RestartJob" if spec.restart.max_restarts else "TerminateJob"
     least = spec.scheduling.min_available
     ps = [_task(spec, "ps", spec.tf.ps, spec.tf.ps)] if spec.tf.ps else []
     return {
         **_objects(spec),
         "scheduler": spec.scheduling.scheduler_name or "volcano",
         "min_available": least or spec.nodes + spec.tf.ps,
-        "on_failure": again,
+        "on_failure": on_failure,
         "on_eviction": "RestartJob" if spec.restart.after_eviction else "TerminateJob",
         "exit_codes": [*sorted(spec.restart.no_retry_exit_codes), *_stopped_codes(spec)],
         "tasks": [*ps, _task(spec, "worker", spec.nodes, least or spec.nodes)],
@@ -187,17 +192,19 @@ def _task(spec: JobSpec, name: str, replicas: int, least: int) -> Shape:
 
 
 def _policy(spec: JobSpec) -> Shape:
+    """Return the schedulingPolicy of an MPIJob or an AscendJob."""
     scheduling = spec.scheduling
-    named = scheduling.queue or (ASCEND_QUEUE if spec.engine == "acjob" else "")
-    queue = {"queue": named} if named else {}
+    queue_name = scheduling.queue or (ASCEND_QUEUE if spec.engine == "acjob" else "")
+    queue = {"queue": queue_name} if queue_name else {}
     priority = {"priorityClass": scheduling.priority_class} if scheduling.priority_class else {}
     return {"minAvailable": scheduling.min_available or spec.nodes + common.launchers_alone(spec), **queue, **priority}
 
 
 def _roles(spec: JobSpec, first: str) -> list[Shape]:
-    alone = common.launchers_alone(spec)
-    count = spec.nodes - 1 + alone
-    leader = pod(spec, resources=common.resources(spec, with_devices=False)) if alone else pod(spec)
+    """Return the leading pod and the workers. first: name of the leader's role."""
+    launchers = common.launchers_alone(spec)
+    count = spec.nodes - 1 + launchers
+    leader = pod(spec, resources=common.resources(spec, with_devices=False)) if launchers else pod(spec)
     workers = [{"name": "Worker", "replicas": count, "pod": pod(spec)}] if count else []
     return [{"name": first, "replicas": 1, "pod": leader}, *workers]
 
@@ -207,7 +214,7 @@ def _mpijob(spec: JobSpec) -> Shape:
 
 
 def _acjob(spec: JobSpec) -> Shape:
-    """Without the label fault-retry-times, which retries whatever the exit code is."""
+    """Return the values for an AscendJob, without the label fault-retry-times: it retries after every exit code."""
     objects = _objects(spec)
     faults = {"fault-scheduling": "force" if spec.restart.after_eviction else "off"}
     objects["object_labels"] = {**objects["object_labels"], "framework": "pytorch", **faults}
@@ -219,7 +226,7 @@ def _acjob(spec: JobSpec) -> Shape:
     }
 
 
-# Others
+# ModelArts
 
 
 def _modelarts(spec: JobSpec) -> Shape:
@@ -227,46 +234,46 @@ def _modelarts(spec: JobSpec) -> Shape:
 
 
 def _metadata(spec: JobSpec) -> Shape:
-    own, retries = spec.modelarts, spec.restart.max_restarts
-    wanted = {
+    modelarts, retries = spec.modelarts, spec.restart.max_restarts
+    tolerance = {
         "job-retry-num": str(retries) if retries else "",
-        "job-unconditional-retry": "true" if own.unconditional_retry else "",
-        "hang-retry": "true" if own.hang_retry else "",
+        "job-unconditional-retry": "true" if modelarts.unconditional_retry else "",
+        "hang-retry": "true" if modelarts.hang_retry else "",
     }
-    annotations = {f"fault-tolerance/{name}": value for name, value in wanted.items() if value}
-    return {"name": spec.name, **common.non_empty(workspace_id=own.workspace_id, annotations=annotations)}
+    annotations = {f"fault-tolerance/{name}": value for name, value in tolerance.items() if value}
+    return {"name": spec.name, **common.non_empty(workspace_id=modelarts.workspace_id, annotations=annotations)}
 
 
 def _algorithm(spec: JobSpec) -> Shape:
-    own = spec.modelarts
+    modelarts = spec.modelarts
     return {
         "engine": {"image_url": common.image(spec)},
         "command": _boot_command(spec),
-        **common.non_empty(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
+        **common.non_empty(code_dir=modelarts.code_dir, local_code_dir=modelarts.local_code_dir, working_dir=spec.working_dir),
         "environments": {each["name"]: each["value"] for each in common.environment(spec)},
-        **common.non_empty(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
+        **common.non_empty(inputs=[_channel(each) for each in modelarts.inputs], outputs=[_channel(each) for each in modelarts.outputs]),
     }
 
 
 def _boot_command(spec: JobSpec) -> str:
-    """Return the lines of setup and ranklaunch, which takes the place of their shell."""
+    """Return the shell command: the lines of setup, then ranklaunch by exec, so that it replaces the shell."""
     words = " ".join(map(_word, [*common.COMMAND, *_program_on_modelarts(spec)]))
     setup = spec.modelarts.setup
     return " && ".join([*setup, f"exec {words}" if setup else words])
 
 
 def _program_on_modelarts(spec: JobSpec) -> list[str]:
-    """A script that is no path from the root is one of the code's folder, unless it is said where the program starts."""
-    words, own = common.program(spec), spec.modelarts
-    is_of_code = bool(own.code_dir) and not spec.working_dir and not spec.script.startswith(("/", "${"))
+    """Return the program's words. A relative path is looked up in the folder of the code, unless workingDir is set."""
+    words, modelarts = common.program(spec), spec.modelarts
+    is_of_code = bool(modelarts.code_dir) and not spec.working_dir and not spec.script.startswith(("/", "${"))
     if is_of_code and ("/" in spec.script or spec.script.endswith((".py", ".sh"))):
-        folder = own.local_code_dir.rstrip("/") or f"${{MA_JOB_DIR}}/{posixpath.basename(own.code_dir.rstrip('/'))}"
+        folder = modelarts.local_code_dir.rstrip("/") or f"${{MA_JOB_DIR}}/{posixpath.basename(modelarts.code_dir.rstrip('/'))}"
         words[0] = f"{folder}/{spec.script.removeprefix('./')}"
     return words
 
 
 def _word(text: str) -> str:
-    """Of ModelArts' shell, which puts in the platform's variables alone."""
+    """Quote a word for ModelArts' shell, so that only the platform's variables are replaced in it."""
     parts = re.split(f"({common.OF_MODELARTS})", text)
     return "".join(f'"{part}"' if index % 2 else shlex.quote(part) for index, part in enumerate(parts) if part) or "''"
 
@@ -280,15 +287,15 @@ def _channel(channel: Mapping[str, Any]) -> Shape:
 
 
 def _placed(spec: JobSpec) -> Shape:
-    own = spec.modelarts
+    modelarts = spec.modelarts
     hours = common.hours_of_deadline(spec)
     return {
-        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **common.non_empty(pool_id=own.pool_id)},
+        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **common.non_empty(pool_id=modelarts.pool_id)},
         **common.non_empty(
-            volumes=list(own.volumes),
-            log_export_path={"obs_url": own.log_url} if own.log_url else None,
+            volumes=list(modelarts.volumes),
+            log_export_path={"obs_url": modelarts.log_url} if modelarts.log_url else None,
             auto_stop={"time_unit": "HOURS", "duration": hours} if hours else None,
-            schedule_policy={"priority": own.priority} if own.priority else None,
+            schedule_policy={"priority": modelarts.priority} if modelarts.priority else None,
         ),
     }
 

@@ -1,4 +1,4 @@
-"""From nested values, as a file and options give them, to a JobSpec; every mistake is told by the key's path."""
+"""Conversion of nested values, from a file and options, to a JobSpec. Each problem names the path of its key."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from ranklaunch.specs.model import Image, JobSpec
 
 T = TypeVar("T")
 PATHS = tuple(keys.paths(JobSpec))
-MOST_UNKNOWN = 20  # keys of a group that are told one by one
-ENVIRONMENT = "env"  # the place whose values may be secrets, however the whole is written
+MOST_UNKNOWN = 20  # reported unknown keys of a group
+ENVIRONMENT = "env"  # the place whose values may be secrets: no message shows them
 
 
 class Problem(NamedTuple):
+    """Message about a wrong value. on_command_line: the value is from an option."""
+
     text: str
     on_command_line: bool = False
 
 
 class Values:
-    """sources: who said a value, by its path, where that was not the file."""
+    """Reader of values, which collects problems. sources: option of a value, by the value's path, for values that are not from the file."""
 
     def __init__(self, sources: Mapping[str, str] | None = None) -> None:
         self.problems: list[Problem] = []
@@ -53,7 +55,7 @@ class Values:
         return self._group(of["group"], value, f"{place}.") if "group" in of else self._value(place, of["key"], value)
 
     def _value(self, place: str, key: Key, value: object) -> object:
-        if value is None:  # YAML's way to write nothing
+        if value is None:  # an empty value in YAML
             return key.default
         try:
             if isinstance(value, str) and key.legal and value not in key.legal:
@@ -77,7 +79,7 @@ def _unknown(names: list[object], known: Iterable[str], place: str) -> Iterator[
         hint = sbatch.hint(path) or familiar.hint(path, PATHS, known) or f": expected one of {', '.join(known)}"
         yield f"{place}{name}: unknown key{hint}"
     if len(names) > MOST_UNKNOWN:
-        yield f"{place.rstrip('.') or 'values'}: and {len(names) - MOST_UNKNOWN} more keys that are unknown"
+        yield f"{place.rstrip('.') or 'values'}: and {len(names) - MOST_UNKNOWN} more unknown keys"
 
 
 def _written(value: object) -> str:
@@ -85,13 +87,15 @@ def _written(value: object) -> str:
         return value
     try:
         return json.dumps(value, default=str)
-    except (TypeError, ValueError, RecursionError):  # names that are no texts, or a value within itself
+    except (TypeError, ValueError, RecursionError):  # names that are not texts, or a value that contains itself
         return repr(value)
 
 
 def parsed(key: Key, text: str) -> object:
-    """Return the value of an option's text: numbers and flags as such, lists and maps as JSON. Malformed text stays for the
-    check. Raises ValueError for well-formed text that is no value."""
+    """Return the value of an option's text: a number, a flag, or a list or map from JSON.
+
+    A malformed text is returned as it is, and the check refuses it later. Raises ValueError for well-formed text that is no value.
+    """
     if key.kind == keys.WHOLE:
         return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else text
     if key.kind == keys.FLAG:
@@ -118,13 +122,14 @@ def _text(key: Key, value: object) -> str:
 
 
 def _item(key: Key, value: object) -> str:
-    """Of a list, where nothing is no word."""
+    """Return an item of a list. Unlike a value of its own, an item must match the key's pattern even if it is empty."""
     if key.pattern and isinstance(value, str) and not re.fullmatch(key.pattern, value):
         _refuse(f"expected {key.form}, found {value[:60]!r}")
     return _text(key, value)
 
 
 def _plain(value: str) -> str:
+    """Return a text that fits into a file and an environment. Raises ValueError."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -135,7 +140,7 @@ def _plain(value: str) -> str:
 
 
 def _whole(key: Key, value: object) -> int:
-    if isinstance(value, float) and value.is_integer():  # 1.0 is one to JSON's schemas, and so to Helm
+    if isinstance(value, float) and value.is_integer():  # JSON schemas, and so Helm, take 1.0 for an integer
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not key.low <= value <= key.high:
         _refuse(f"expected an integer from {key.low} to {key.high}")
@@ -175,8 +180,8 @@ def _object(key: Key, value: object) -> dict[str, object]:
         _refuse("expected an object")
     try:
         text = json.dumps(value, allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError, RecursionError):  # YAML knows dates and others that no object of Kubernetes has
-        _refuse("expected strings, numbers, true, false, lists and maps alone")
+    except (TypeError, ValueError, RecursionError):  # YAML has dates and other types that JSON has not
+        _refuse("expected only strings, numbers, true, false, lists and maps")
     if re.search(r"(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])", text) and not _encodable(value):
         _refuse("expected text that UTF-8 can say, without NUL")
     copied: dict[str, object] = json.loads(text)

@@ -1,6 +1,6 @@
-"""Variables in `env` and `extraEnv`: names unknown to ranklaunch, unreadable values, and variables of ranks.
+"""Check of the variables in `env` and `extraEnv`: names unknown to ranklaunch, unreadable values, and variables of ranks.
 
-variables.json has the names and the forms of values. tools/spec_variables.py makes this file, for the charts too.
+variables.json has the names and the forms of values. tools/spec_variables.py makes that file, for the charts too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.pod import DERIVED
 
 PREFIX = "RANKLAUNCH_"
-NEAR = 0.6  # likeness of two names without their beginning
-# Values that say what a variable of a rank is meant to say; nothing says it of the others.
+NEAR = 0.6  # similarity of two names without their prefix, for a hint
+# Key to set in place of a variable of ranks; the remaining variables have none.
 SAID_BY: Mapping[str, str] = {
     "MASTER_PORT": "network.masterPort", "PET_MASTER_PORT": "network.masterPort", "MS_SCHED_PORT": "network.masterPort",
     "WORLD_SIZE": "nodes and devicesPerNode", "LOCAL_WORLD_SIZE": "devicesPerNode", "PET_NNODES": "nodes",
@@ -31,8 +31,8 @@ SAID_BY: Mapping[str, str] = {
 @functools.cache
 def table() -> Mapping[str, Any]:
     """Return all of variables.json."""
-    read: Mapping[str, Any] = json.loads(get_data("ranklaunch.specs", "variables.json") or b"")
-    return read
+    result: Mapping[str, Any] = json.loads(get_data("ranklaunch.specs", "variables.json") or b"")
+    return result
 
 
 def problems(spec: JobSpec) -> Iterator[str]:
@@ -40,7 +40,7 @@ def problems(spec: JobSpec) -> Iterator[str]:
         yield from _problem(f"env.{name}", name, value)
     for each in spec.extra_env:
         name, text = str(each.get("name")), str(each.get("value") or "")
-        # Kubernetes puts another variable in for $(NAME).
+        # Kubernetes replaces $(NAME) by another variable: the final value is not known here.
         yield from _problem(f"extraEnv: {name}", name, "" if "$(" in text else text)
 
 
@@ -62,7 +62,7 @@ def _problem(place: str, name: str, value: str) -> Iterator[str]:
 
 
 def is_removed(name: str) -> bool:
-    """Return True for a variable that no rank would see: ranklaunch sets its own, or removes it."""
+    """Return True for a variable that reaches no rank as it is set: ranklaunch replaces or removes it."""
     return any(name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in table()["removed"])
 
 

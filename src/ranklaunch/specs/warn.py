@@ -1,4 +1,4 @@
-"""Warnings about a specification: legal values that their author should know more about."""
+"""Warnings about a specification: legal values that may not do what their author wants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHELLS = ("sh", "bash", "dash", "zsh")
 REFERENCE = r"\$\([^)]*\)"
 NOTHING = r"(?!)"
 SOURCES = r"(?:^|[;&]\s*)(?:source|\.)\s"
-# Where a secret is safe, of kinds that have no Secrets of Kubernetes.
+# Safe places for a secret, for kinds without Secrets of Kubernetes.
 SAFE = {
     "modelarts": "a file on a volume (modelarts.volumes) that the program reads",
     "slurm": "a line of slurm.setup that reads a file of yours",
@@ -32,10 +32,10 @@ SAFE = {
 }
 OPTION_WITH_VALUE = r"--?[A-Za-z][\w-]*\s+\S"
 IN_PLACE = "RANKLAUNCH_MAX_RESTARTS"
-WITHOUT_CODES = ("modelarts", "sky")  # whose restarts know no codes after which there is none
-OF_RAY = 0.3  # part of a node's memory for Ray's object store
-USUAL_S = 30  # that Kubernetes gives a container to end
-# Names that ModelArts keeps for itself, and ranklaunch's variable that says the same.
+WITHOUT_CODES = ("modelarts", "sky")  # restart after every exit code
+OF_RAY = 0.3  # share of a node's memory for Ray's object store
+USUAL_S = 30  # Kubernetes' default grace period of a container
+# Names that ModelArts reserves, and ranklaunch's variable with the same meaning.
 # Source: ModelArts' FAQ modelarts_05_0093.
 RESERVED = r"MA_.*|ENABLE_HTTPS"
 OWN_NAMES = {
@@ -49,7 +49,8 @@ OWN_NAMES = {
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
-    # Kubernetes puts another variable in for $(NAME).
+    """Yield all warnings about a correct specification, except those about a launcher as the program."""
+    # Kubernetes replaces $(NAME) by another variable: that part is no text of the specification.
     literal = {str(each["name"]): re.sub(REFERENCE, "", str(each.get("value") or "")) for each in spec.extra_env}
     extra_env = {name: text for name, text in literal.items() if text}
     yield from _secrets(spec, extra_env)
@@ -87,7 +88,7 @@ def _secrets(spec: JobSpec, extra_env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _can_write_logs(spec: JobSpec) -> bool:
-    """Return False if `env` names a log folder below no mount that can be written."""
+    """Return False if `env` names a log folder outside all writable mounts."""
     log_dir = spec.env.get("RANKLAUNCH_LOG_DIR", "")
     folder = posixpath.normpath(posixpath.join(spec.working_dir, log_dir))
     writable = [posixpath.normpath(str(mount.get("mountPath"))) for mount in mounts(spec) if not mount.get("readOnly")]
@@ -95,7 +96,7 @@ def _can_write_logs(spec: JobSpec) -> bool:
 
 
 def _little_shm(spec: JobSpec) -> Iterator[str]:
-    """Yield a warning if Ray's object store does not fit into /dev/shm. Ray's default: DEFAULT_OBJECT_STORE_MEMORY_PROPORTION."""
+    """Warn if Ray's object store does not fit into /dev/shm. Its size is Ray's default, DEFAULT_OBJECT_STORE_MEMORY_PROPORTION."""
     limit, memory = spec.shm.size_limit, spec.resources.memory
     if spec.mode == "ray" and limit and memory and in_units(limit, MEBI) < in_units(memory, MEBI) * OF_RAY:
         yield (
@@ -111,32 +112,36 @@ def _joined(spec: JobSpec) -> Iterator[str]:
 
 
 def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:
-    """ranklaunch in place, and whoever runs the job by new containers: the two multiply."""
+    """Warn if ranklaunch restarts in place and the platform restarts in new containers: the numbers multiply."""
     most, starts = spec.restart.in_place or number(env.get(IN_PLACE, "").strip()), spec.restart.max_restarts + 1
     if starts > 1 and most:
-        final = spec.engine not in WITHOUT_CODES and NO_PROGRESS in spec.restart.no_retry_exit_codes
-        but = f"; after {NO_PROGRESS}, with which a job without progress ends, it is not started anew" if final else ", after any exit code"
+        is_final = spec.engine not in WITHOUT_CODES and NO_PROGRESS in spec.restart.no_retry_exit_codes
+        end = (
+            f"; after {NO_PROGRESS}, the exit code of a job without progress, the job is not restarted"
+            if is_final
+            else ", after any exit code"
+        )
         yield (
-            f"{IN_PLACE}={most} and restart.maxRestarts={starts - 1}: what stays broken is tried {most + 1} times in each of "
-            f"{starts} starts{but}"
+            f"{IN_PLACE}={most} and restart.maxRestarts={starts - 1}: a permanent failure is tried {most + 1} times in each of "
+            f"{starts} starts{end}"
         )
     elif most and spec.modelarts.unconditional_retry:
         yield (
-            f"{IN_PLACE}={most} and modelarts.unconditionalRetry: what stays broken is tried {most + 1} times in "
-            "each start; ModelArts starts the job anew until it has failed three times in a row"
+            f"{IN_PLACE}={most} and modelarts.unconditionalRetry: a permanent failure is tried {most + 1} times in "
+            "each start; ModelArts restarts the job until it has failed three times in a row"
         )
 
 
 def _on_modelarts(spec: JobSpec) -> Iterator[str]:
     for name in sorted(name for name in spec.env if re.fullmatch(RESERVED, name)):
-        own = OWN_NAMES.get(name)
-        instead = f"set env.{own}, which says the same" if own else "leave it out"
-        why = "ModelArts keeps this name for itself, and a job that sets it may not start"
+        own_name = OWN_NAMES.get(name)
+        instead = f"set env.{own_name}, which means the same" if own_name else "leave it out"
+        why = "ModelArts reserves this name, and a job that sets it may not start"
         yield f"env.{name}: {why}: {instead}"
     yield from _code_elsewhere(spec)
     if _is_text_of_shell(spec) and any(re.search(SOURCES, text) for text in spec.args):
         yield (
-            "args: a shell that sources a file stands in place of the program: put that line into modelarts.setup, "
+            "args: the program is a shell that sources a file: put that line into modelarts.setup, "
             "and the program itself after --; methods that start Python refuse a shell"
         )
     hours, seconds = hours_of_deadline(spec), spec.lifecycle.deadline_seconds
@@ -144,7 +149,7 @@ def _on_modelarts(spec: JobSpec) -> Iterator[str]:
         yield f"lifecycle.deadlineSeconds={seconds}: ModelArts counts hours; the job is stopped after {counted(hours, 'hour')}"
     period = spec.lifecycle.grace_period_seconds
     if grace(spec) and period > USUAL_S:
-        yield f"lifecycle.gracePeriodSeconds={period}: the ranks' alone; ModelArts may kill a container {USUAL_S} s after SIGTERM"
+        yield f"lifecycle.gracePeriodSeconds={period}: only ranks get it; ModelArts may kill a container {USUAL_S} s after SIGTERM"
     if has_several_nodes(spec) and not own_key(spec):
         yield (
             "the key of the muster is derived from the job's name, which others may guess: put one into a file that all nodes see, and its "
@@ -153,24 +158,24 @@ def _on_modelarts(spec: JobSpec) -> Iterator[str]:
 
 
 def _code_elsewhere(spec: JobSpec) -> Iterator[str]:
-    """Warn of a script in another folder than the one that codeDir is copied to."""
-    own = spec.modelarts
-    folder = posixpath.basename(own.code_dir.rstrip("/"))
+    """Warn of a script in another folder than the copy of codeDir."""
+    modelarts = spec.modelarts
+    folder = posixpath.basename(modelarts.code_dir.rstrip("/"))
     match = re.match(r"\$\{MA_JOB_DIR\}/([^/]+)/", spec.script)
-    if folder and not own.local_code_dir and match and match[1] != folder:
+    if folder and not modelarts.local_code_dir and match and match[1] != folder:
         where = f"the code is put into ${{MA_JOB_DIR}}/{folder}"
         yield f"script={spec.script!r}: {where}, the last folder of modelarts.codeDir"
 
 
 def _is_text_of_shell(spec: JobSpec) -> bool:
-    """bash -c TEXT: that shell replaces them."""
+    """Return True for `bash -c TEXT`: its shell replaces variables."""
     return spec.script.rpartition("/")[2] in SHELLS and bool(re.fullmatch(r"-[a-z]*c", (*spec.args, "")[0]))
 
 
 def _literal(spec: JobSpec) -> Iterator[str]:
-    """What looks like a variable, as of a shell, where none is put in."""
+    """Warn of texts that look like a shell's variable where nothing replaces variables."""
     replaced = OF_MODELARTS if spec.engine == "modelarts" else NOTHING
-    only = "; with modelarts, ${MA_...} in script and args alone is" if spec.engine == "modelarts" else ""
+    only = "; with modelarts, only ${MA_...} in script and args is replaced" if spec.engine == "modelarts" else ""
     args = () if _is_text_of_shell(spec) else argv(spec.args)
     program = [("script", spec.script), *(("args", word) for word in args)]
     others = [("workingDir", spec.working_dir), *((f"env.{name}", text) for name, text in sorted(environment(spec.env).items()))]

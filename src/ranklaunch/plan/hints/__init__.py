@@ -1,1 +1,1 @@
-"""What a user may have meant: a misspelt variable, options behind the program, templates that nothing reads."""
+"""Hints about likely mistakes: a misspelt variable, options after the program, templates that nothing reads."""

@@ -1,4 +1,4 @@
-"""Templates of the user's that nothing uses: mostly the name is misspelt, and the shipped one is rendered without a word."""
+"""Hints about templates of the user that nothing uses: mostly the name is misspelt, and the shipped template is rendered silently."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ranklaunch.errors import nearest
 from ranklaunch.files import Files, join, text_of
 
 ENDINGS = (".j2", ".jinja", ".jinja2")
-MOST = 500  # entries of a folder that are looked at: it may hold anything
-DEEPEST = 3  # folders below it
+MOST = 500  # entries of a folder to look at: the folder may hold anything
+DEEPEST = 3  # levels of folders below it
 LONGEST = 65536  # bytes of a file
 
 
 def unused(folders: Iterable[str], files: Files, shipped: Collection[str]) -> Iterator[str]:
-    """What is said of each. A template counts as used where another one of the user's names it."""
+    """Yield a warning for each unused template. A template counts as used if another template of the user names it."""
     for folder in folders:
         texts = {name: text_of(files, join(folder, name), LONGEST) for name in _names(files, folder)}
         for name in texts:
@@ -27,13 +27,14 @@ def _is_named(name: str, texts: Mapping[str, str]) -> bool:
 
 
 def _names(files: Files, folder: str) -> Iterator[str]:
-    left = MOST
+    remaining = MOST
     waiting = [""]
-    while waiting and left > 0:
+    while waiting and remaining > 0:
         within = waiting.pop()
-        names = files.names(join(folder, within) if within else folder)[:left]
-        left -= len(names)
-        for path in (join(within, name) for name in names if not name.startswith(".")):  # which Kubernetes puts beside those of a ConfigMap
+        names = files.names(join(folder, within) if within else folder)[:remaining]
+        remaining -= len(names)
+        visible = (name for name in names if not name.startswith("."))  # Kubernetes puts hidden folders beside a ConfigMap's files
+        for path in (join(within, name) for name in visible):
             if path.endswith(ENDINGS):
                 yield path
             elif path.count("/") < DEEPEST and files.is_dir(join(folder, path)):

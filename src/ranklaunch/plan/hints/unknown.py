@@ -1,4 +1,4 @@
-"""Variables that look like ranklaunch's own and are none: they would have no effect, and nobody would say so."""
+"""Hints about variables that look like ranklaunch's own and are unknown. Without a hint they would silently have no effect."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from ranklaunch.errors import counted
 from ranklaunch.showing import clipped
 
-SAID = 8  # of them, one by one
-# What other launchers call it: no likeness of letters would lead there.
+MOST_SHOWN = 8  # unknown variables that are named
+# Our names for names of other launchers that have no similar spelling.
 ELSEWHERE = {
     "NPROC_PER_NODE": "SLOTS",
     "NPROC": "SLOTS",
@@ -25,26 +25,27 @@ ELSEWHERE = {
     "MAIN_PROCESS_IP": "MASTER_ADDR",
     "MAIN_PROCESS_PORT": "MASTER_PORT",
 }
-# Kubernetes puts such variables into every container beside a Service whose name begins with "ranklaunch".
+# Variables that Kubernetes sets in every container for a Service whose name begins with "ranklaunch".
 _LINK = re.compile(r"RANKLAUNCH_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)")
 
 
 def elsewhere(option: str) -> str:
-    """Return ranklaunch's option for what other launchers call `option`; "" if none is known."""
+    """Return ranklaunch's option with the meaning of another launcher's option; "" if none is known."""
     name = ELSEWHERE.get(option.lstrip("-").replace("-", "_").upper(), "")
     return f"--{name.lower().replace('_', '-')}" if name else ""
 
 
-def said(names: Iterable[str], env: Mapping[str, str], known: Collection[str]) -> tuple[str, ...]:
+def warnings(names: Iterable[str], env: Mapping[str, str], known: Collection[str]) -> tuple[str, ...]:
+    """Return the warnings about unknown variables. known: names of ranklaunch's own variables."""
     unknown = sorted(name for name in names if env[name].strip() and not _is_link(name, env[name]))
-    return tuple(_each(unknown[:SAID], known)) + (
-        (f"{counted(len(unknown) - SAID, 'more variable')} begin with RANKLAUNCH_ and are none of ranklaunch's",)
-        if len(unknown) > SAID
+    return tuple(_warnings(unknown[:MOST_SHOWN], known)) + (
+        (f"{counted(len(unknown) - MOST_SHOWN, 'more variable')} begin with RANKLAUNCH_ and are none of ranklaunch's",)
+        if len(unknown) > MOST_SHOWN
         else ()
     )
 
 
-def _each(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+def _warnings(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
     endings = [name[len("RANKLAUNCH_") :] for name in sorted(known)]
     for name in names:
         ending = name.upper().partition("_")[2]
@@ -54,8 +55,8 @@ def _each(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
 
 
 def _nearest(ending: str, endings: Iterable[str]) -> str:
-    """One that begins with the same word is meant rather than one that has more letters in common. "" where none is near."""
-    near = difflib.get_close_matches(ending, endings, n=SAID, cutoff=0.6)
+    """Return the nearest ending, "" if none is near. An ending with the same first word goes before a more similar one."""
+    near = difflib.get_close_matches(ending, endings, n=MOST_SHOWN, cutoff=0.6)
     word = ending.partition("_")[0]
     return next((each for each in near if each.partition("_")[0] == word), near[0] if near else "")
 

@@ -1,5 +1,7 @@
-"""Errors in a user's object in Kubernetes' form: parts refused by an API server, or dropped silently if an engine's
-definition does not look into pods."""
+"""Check of a user's objects in Kubernetes' form.
+
+An API server refuses wrong parts. Without this check, they are dropped silently if an engine's definition does not look into pods.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from ranklaunch.showing import shown
 from ranklaunch.specs import keys
 from ranklaunch.specs.kubernetes.fields import FIELDS
 
-# Of these exactly one field is there, besides those named.
+# Types with exactly one field, apart from the fields named here.
 ONE_OF: Mapping[str, tuple[str, ...]] = {
     "EnvFromSource": ("prefix",), "EnvVarSource": (), "Volume": ("name",), "VolumeProjection": (),
 }  # fmt: skip
-# Fields of a pod's spec that other values say, or that no job can do without.
+# Fields of a pod's spec that are made from other values, each with the key.
 MADE_FROM: Mapping[str, str] = {
     "activeDeadlineSeconds": "lifecycle.deadlineSeconds", "affinity": "scheduling.affinity", "containers": "script, image and the like",
     "hostNetwork": "network.hostNetwork", "imagePullSecrets": "image.pullSecrets", "initContainers": "initContainers",
@@ -25,16 +27,16 @@ MADE_FROM: Mapping[str, str] = {
     "tolerations": "scheduling.tolerations", "volumes": "volumes", "restartPolicy": "restart.maxRestarts",
 }  # fmt: skip
 COMMON = {"Volume": "such as persistentVolumeClaim, hostPath, nfs or emptyDir"}
-SHOWN = 60  # characters of a value
+SHOWN = 60  # characters of a shown value
 QUANTITY = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
 
 
 @functools.lru_cache(maxsize=1)
 def types() -> Mapping[str, Mapping[str, str]]:
-    """Each type's fields with what they hold; what must be there ends with !."""
+    """Return the fields of each type with their kinds; the kind of a required field ends with !."""
     lines = re.sub(r"\n +", " ", FIELDS).splitlines()
-    named = (line.partition(": ") for line in lines)
-    return {name: dict(_field(word) for word in words.split()) for name, _, words in named}
+    parts = (line.partition(": ") for line in lines)
+    return {name: dict(_field(word) for word in words.split()) for name, _, words in parts}
 
 
 def _field(word: str) -> tuple[str, str]:
@@ -54,7 +56,7 @@ def problems(path: str, kind: str, value: object) -> Iterator[str]:
     elif kind in SCALARS:
         fits, expected = SCALARS[kind]
         if not fits(value):
-            shown_value = repr(value) if kind == "name" else _shown(path, value)  # of a Secret, which is none itself
+            shown_value = repr(value) if kind == "name" else _shown(path, value)  # a Secret's name is no secret
             yield f"{path}: expected {expected}, found {shown_value}"
     elif kind != "anything" and value not in kind.split("|"):
         yield f"{path}={_shown(path, value)}: expected {_either(kind.split('|'))}"
@@ -81,14 +83,14 @@ def _in_object(path: str, kind: str, value: object) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{path}={_shown(path, value)}: expected an object with {_either(list(fields))}"
         return
-    present = {name: each for name, each in value.items() if each is not None}  # null is nothing to Kubernetes too
+    present = {name: each for name, each in value.items() if each is not None}  # Kubernetes ignores null too
     for name, each in present.items():
         if name in fields:
             yield from problems(f"{path}.{name}", fields[name], each)
         else:
             yield f"{path}.{name}: {_unknown(kind, str(name), fields)}"
     yield from (f"{path}.{name}: required" for name, holds in fields.items() if holds.endswith("!") and name not in present)
-    if present.keys() <= fields.keys():  # else one may be meant by a name that there is not
+    if present.keys() <= fields.keys():  # else an unknown name may be a misspelt one of them
         yield from _one(path, kind, list(present))
 
 

@@ -1,4 +1,4 @@
-"""Objects beside the job: access to its pods, readers of their metrics, and alerts."""
+"""Objects beside the job: NetworkPolicy, PodMonitor, and PrometheusRule with alerts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ranklaunch.specs import pod
 from ranklaunch.specs.model import JobSpec
 
 Object = dict[str, Any]
-# What follows the job's name in those of its pods.
+# Pattern of a pod's name after the job's name and a dash.
 PODS: Mapping[str, str] = {
     "volcano": "(ps|worker)-[0-9]+",
     "jobset": "worker-0-[0-9]+-[a-z0-9]+",
@@ -21,13 +21,14 @@ PODS: Mapping[str, str] = {
 
 
 def companions(spec: JobSpec) -> list[Object]:
+    """Return the objects that the specification asks for."""
     return [
         {"apiVersion": version, "kind": kind, "metadata": _metadata(spec, name), "spec": body} for version, kind, name, body in _made(spec)
     ]
 
 
 def _made(spec: JobSpec) -> Iterator[tuple[str, str, str, Object]]:
-    if spec.network_policy.enabled:  # by a name of its own: Volcano's own policy has that of the job
+    if spec.network_policy.enabled:  # Volcano's own policy has the job's name
         yield "networking.k8s.io/v1", "NetworkPolicy", f"{spec.name}-pods", _policy(spec)
     if spec.metrics.pod_monitor:
         endpoint = {"port": "metrics", "path": "/metrics"}
@@ -44,13 +45,13 @@ def _metadata(spec: JobSpec, name: str) -> Object:
 
 
 def selector(spec: JobSpec) -> Object:
-    """A runtime that somebody else made does not label a TrainJob's pods as the others are."""
+    """Return the selector of the job's pods. For a TrainJob it uses JobSet's label: an existing runtime does not set ours."""
     label = "jobset.sigs.k8s.io/jobset-name" if spec.engine == "trainjob" else "app.kubernetes.io/instance"
     return {"matchLabels": {label: spec.name}}
 
 
 def _policy(spec: JobSpec) -> Object:
-    """Between nodes NCCL, HCCL, gloo, MPI and Ray take any port."""
+    """Return the spec of the NetworkPolicy. Pods of the job may use any port: NCCL, HCCL, Gloo, MPI and Ray choose their own."""
     ingress: list[Object] = [{"from": [{"podSelector": selector(spec)}]}]
     if spec.metrics.enabled:
         names = list(spec.network_policy.metrics_namespaces)
@@ -61,8 +62,12 @@ def _policy(spec: JobSpec) -> Object:
 
 
 class Alert(NamedTuple):
-    """lasting: how long the expression must hold. NAME: that of the job. OURS: labels of this run's metrics, THEIRS of its pods in those of
-    kube-state-metrics: an endpoint goes with its pod, and may not be asked again after the end."""
+    """Alert of a PrometheusRule.
+
+    lasting: time that the expression must hold. In the texts, NAME stands for the job's name, OURS for the labels of this run's metrics,
+    and THEIRS for the labels of its pods in metrics of kube-state-metrics. The latter are needed at a job's end: a pod's own endpoint may
+    disappear before it is scraped again.
+    """
 
     alert: str
     expr: str
@@ -84,12 +89,12 @@ ALERTS = (
         "RanklaunchRestarts", "max by (namespace) (increase(ranklaunch_restarts_total{OURS}[15m])) > 0", "0m", "warning",
         "The ranks of NAME have failed, and started again in place",
     ),
-    # The endpoint has the exit code only while a command for the verdict runs: no time to wait.
+    # The endpoint has the exit code only while the command for the verdict runs, so the alert must not wait.
     Alert(
         "RanklaunchExitCode", "max by (namespace) (ranklaunch_exit_code{OURS}) != 0", "0m", "warning",
         "A start of NAME has failed: the termination message of its pods says why",
     ),
-    # A pod that the engine replaces is gone sooner than the minute.
+    # 1m: a pod that the engine replaces disappears sooner, and raises no alert.
     Alert(
         "RanklaunchFailed", 'max by (namespace) (kube_pod_status_phase{phase="Failed", THEIRS}) == 1', "1m", "critical",
         "NAME has failed: the termination message of its pods says why",
@@ -99,7 +104,7 @@ ALERTS = (
 
 def _alert(spec: JobSpec, alert: Alert) -> Object:
     ours, theirs = f'job_name="{spec.name}"', f'pod=~"{spec.name}-{PODS[spec.engine]}"'
-    if spec.namespace:  # of a scraper that adds no namespace, too
+    if spec.namespace:  # an empty namespace too: some scrapers add none
         ours, theirs = f'{ours}, namespace=~"{spec.namespace}|"', f'{theirs}, namespace="{spec.namespace}"'
     return {
         "alert": alert.alert,

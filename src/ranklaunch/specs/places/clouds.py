@@ -1,4 +1,4 @@
-"""Tasks of SkyPilot and dstack, a job definition of AWS Batch, a command job of Azure ML: on each, every node starts the same command."""
+"""Tasks of SkyPilot and dstack, job definitions of AWS Batch, command jobs of Azure ML. Every node starts the same command."""
 
 from __future__ import annotations
 
@@ -12,76 +12,79 @@ from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places.quantities import GIBI, MEBI, in_units
 
 Body = dict[str, Any]
-MOST_RULES = 5  # of AWS Batch's evaluateOnExit
+MOST_RULES = 5  # AWS Batch's limit for evaluateOnExit
 LEAST_S_OF_AWS = 60
 
 
 def line(spec: JobSpec, cd: bool = False) -> str:
-    """For a shell. exec: signals come to ranklaunch, not to a shell that does not pass them on."""
+    """Return the command line for a shell. With exec, signals reach ranklaunch instead of a shell that does not pass them on.
+
+    cd: change to workingDir first.
+    """
     words = shlex.join(common.command(spec))
     return f"cd -- {shlex.quote(spec.working_dir)} && exec {words}" if cd and spec.working_dir else f"exec {words}"
 
 
 def sky(spec: JobSpec) -> Body:
-    own, kind = spec.cloud, spec.cloud.accelerator
+    cloud, kind = spec.cloud, spec.cloud.accelerator
     resources = common.non_empty(
-        infra=own.infra,
+        infra=cloud.infra,
         accelerators=f"{kind}:{spec.devices_per_node}" if kind else "",
         cpus=f"{spec.resources.cpu}+" if spec.resources.cpu else "",
         memory=f"{in_units(spec.resources.memory, GIBI)}+" if spec.resources.memory else "",
         image_id=f"docker:{common.image(spec)}" if spec.image.repository else "",
-        use_spot=own.spot,
+        use_spot=cloud.spot,
         job_recovery={"max_restarts_on_errors": spec.restart.max_restarts} if spec.restart.max_restarts else None,
     )
     return {
         "name": spec.name,
         "num_nodes": spec.nodes,
-        **common.non_empty(resources=resources, workdir=own.code, envs=_env(spec), secrets=dict.fromkeys(sorted(own.secrets))),
+        **common.non_empty(resources=resources, workdir=cloud.code, envs=_env(spec), secrets=dict.fromkeys(sorted(cloud.secrets))),
         "run": line(spec, cd=True),
     }
 
 
 def dstack(spec: JobSpec) -> Body:
-    own, memory = spec.cloud, spec.resources.memory
-    gpu = {"name": own.accelerator, "count": spec.devices_per_node} if own.accelerator else None
+    cloud, memory = spec.cloud, spec.resources.memory
+    gpu = {"name": cloud.accelerator, "count": spec.devices_per_node} if cloud.accelerator else None
     resources = common.non_empty(
         cpu=f"{spec.resources.cpu}.." if spec.resources.cpu else "",
         memory=f"{in_units(memory, GIBI)}GB.." if memory else "",
         gpu=gpu,
         shm_size=f"{in_units(spec.shm.size_limit, GIBI)}GB" if spec.shm.size_limit else "",
     )
-    secrets = {name: f"${{{{ secrets.{own.secrets[name]} }}}}" for name in sorted(own.secrets)}
+    secrets = {name: f"${{{{ secrets.{cloud.secrets[name]} }}}}" for name in sorted(cloud.secrets)}
     return {
         "type": "task",
         "name": spec.name,
         "nodes": spec.nodes,
         "image": common.image(spec),
-        "env": {**_env(spec), **secrets},  # a list takes no line breaks
+        "env": {**_env(spec), **secrets},  # as a map: values of a list cannot have line breaks
         "commands": [line(spec)],
         **common.non_empty(
             working_dir=spec.working_dir,
             resources=resources,
-            spot_policy="spot" if own.spot else "",
+            spot_policy="spot" if cloud.spot else "",
             max_duration=f"{spec.lifecycle.deadline_seconds}s" if spec.lifecycle.deadline_seconds else "",
-            fleets=list(own.fleets),
+            fleets=list(cloud.fleets),
         ),
     }
 
 
 def aws_batch(spec: JobSpec) -> Body:
-    """For `aws batch register-job-definition --cli-input-json`."""
-    own = spec.cloud
+    """Return the input of `aws batch register-job-definition --cli-input-json`."""
+    cloud = spec.cloud
     container = {
         "image": common.image(spec),
         "command": common.command(spec),
         "environment": [{"name": name, "value": text} for name, text in _env(spec).items()],
         "resourceRequirements": list(_requirements(spec)),
         **common.non_empty(
-            secrets=[{"name": name, "valueFrom": own.secrets[name]} for name in sorted(own.secrets)],
+            secrets=[{"name": name, "valueFrom": cloud.secrets[name]} for name in sorted(cloud.secrets)],
             linuxParameters={"sharedMemorySize": _mebibytes(spec.shm.size_limit)} if spec.shm.size_limit else None,
-            instanceType=own.instance_type,
-            jobRoleArn=own.role,
-            executionRoleArn=own.execution_role,
+            instanceType=cloud.instance_type,
+            jobRoleArn=cloud.role,
+            executionRoleArn=cloud.execution_role,
         ),
     }
     deadline = spec.lifecycle.deadline_seconds
@@ -117,8 +120,8 @@ def _retries(spec: JobSpec) -> Body | None:
 
 
 def azureml(spec: JobSpec) -> Body:
-    """One process of each instance is ranklaunch, which starts the ranks."""
-    own = spec.cloud
+    """Return a command job with one process of each instance: ranklaunch, which starts the ranks."""
+    cloud = spec.cloud
     several = {"type": "pytorch", "process_count_per_instance": 1} if spec.nodes > 1 else None
     deadline = spec.lifecycle.deadline_seconds
     return {
@@ -126,9 +129,9 @@ def azureml(spec: JobSpec) -> Body:
         "type": "command",
         "display_name": spec.name,
         "command": line(spec, cd=True),
-        **common.non_empty(code=own.code),
+        **common.non_empty(code=cloud.code),
         "environment": {"image": common.image(spec)},
-        "compute": own.compute,
+        "compute": cloud.compute,
         "resources": {
             "instance_count": spec.nodes,
             **common.non_empty(shm_size=f"{_mebibytes(spec.shm.size_limit)}m" if spec.shm.size_limit else ""),
@@ -144,9 +147,9 @@ def _env(spec: JobSpec) -> dict[str, str]:
 BODIES = {"sky": sky, "dstack": dstack, "aws_batch": aws_batch, "azureml": azureml}
 
 
-# What is wrong
+# Problems
 
-# By what a place replaces a text in what it is given; it has no way of writing such a text as it is.
+# Beginning of the texts that a platform replaces, and True if it replaces them in the environment too. No platform can escape them.
 REPLACED = {"dstack": ("${{", True), "aws_batch": ("Ref::", False), "azureml": ("${{", True), "flux": ("{{", True)}
 
 
@@ -158,7 +161,7 @@ def problems(spec: JobSpec) -> Iterator[str]:
 
 
 def replaced(spec: JobSpec) -> Iterator[str]:
-    """Of the program, and where the place does so of the environment."""
+    """Refuse texts of the program, and of the environment, that the platform would replace."""
     sign, in_env = REPLACED.get(spec.engine, ("", False))
     program = [("script", spec.script), *(("args", word) for word in spec.args), ("workingDir", spec.working_dir)]
     others = [(f"env.{name}", text) for name, text in sorted(spec.env.items())] if in_env else []
@@ -193,9 +196,9 @@ def _aws_batch(spec: JobSpec) -> Iterator[str]:
         yield f"restart.noRetryExitCodes: {len(spec.restart.no_retry_exit_codes)} codes, expected at most {MOST_RULES - 1} with aws_batch"
 
 
-def _nothing_more(spec: JobSpec) -> Iterator[str]:
+def _azureml(spec: JobSpec) -> Iterator[str]:
     for name in sorted(spec.cloud.secrets):
         yield f"cloud.secrets.{name}: azureml has no secrets in jobs; let the program read a key vault, or a file of an input"
 
 
-OF_EACH = {"sky": _sky, "dstack": _dstack, "aws_batch": _aws_batch, "azureml": _nothing_more}
+OF_EACH = {"sky": _sky, "dstack": _dstack, "aws_batch": _aws_batch, "azureml": _azureml}

@@ -1,4 +1,4 @@
-"""Scripts for LSF, PBS and Flux, which run on the first host alone and start one ranklaunch on each."""
+"""Scripts for LSF, PBS and Flux. A script runs on the first host, and starts one ranklaunch on each host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shape(spec: JobSpec) -> dict[str, Any]:
         **of_script(spec),
         "directives": [*DIRECTIVES[spec.engine](spec), *spec.batch.directives],
         "folder": spec.working_dir,
-        # Hosts may be shared, but Flux's, which each job has for itself: another job may have the same first one.
+        # On shared hosts, another job may have the same first host. Flux gives hosts to one job alone.
         "ports": list(ports_of_job(spec)) if spec.engine != "flux" or common.has_several_nodes(spec) else [],
         "gpus": spec.devices_per_node if spec.device.kind == "gpu" else 0,
         "cores": _cores(spec),
@@ -33,18 +33,18 @@ def _cores(spec: JobSpec) -> int:
 
 
 def _lsf(spec: JobSpec) -> Iterator[str]:
-    own, cores = spec.batch, _cores(spec)
+    batch, cores = spec.batch, _cores(spec)
     yield f"-J {spec.name}"
     yield f"-n {spec.nodes * cores}"
     yield f'-R "span[ptile={cores}]"'
     yield from (f'-gpu "num={spec.devices_per_node}"' for _ in [1] if spec.device.kind == "gpu")
     yield from (f"-W {minutes // 60}:{minutes % 60:02}" for minutes in [_minutes(spec)] if minutes)
-    yield from _options(("-q", own.queue), ("-P", own.account), ("-o", own.output))
+    yield from _options(("-q", batch.queue), ("-P", batch.account), ("-o", batch.output))
 
 
 def _pbs(spec: JobSpec) -> Iterator[str]:
-    """mpiprocs=1: the node file has each host once."""
-    own = spec.batch
+    """Yield the directives for PBS. With mpiprocs=1, the node file has each host once."""
+    batch = spec.batch
     memory = f":mem={in_units(spec.resources.memory, MEBI)}mb" if spec.resources.memory else ""
     gpus = f":ngpus={spec.devices_per_node}" if spec.device.kind == "gpu" else ""
     yield f"-N {spec.name}"
@@ -53,11 +53,11 @@ def _pbs(spec: JobSpec) -> Iterator[str]:
     yield from (f"-l walltime={minutes // 60:02}:{minutes % 60:02}:00" for minutes in [_minutes(spec)] if minutes)
     yield "-j oe"
     yield "-r n"
-    yield from _options(("-q", own.queue), ("-A", own.account), ("-o", own.output))
+    yield from _options(("-q", batch.queue), ("-A", batch.account), ("-o", batch.output))
 
 
 def _flux(spec: JobSpec) -> Iterator[str]:
-    own = spec.batch
+    batch = spec.batch
     yield f"--job-name={spec.name}"
     yield f"-N {spec.nodes}"
     yield f"-n {spec.nodes}"
@@ -65,7 +65,7 @@ def _flux(spec: JobSpec) -> Iterator[str]:
     yield from (f"-g {spec.devices_per_node}" for _ in [1] if spec.device.kind == "gpu")
     yield "--exclusive"
     yield from (f"-t {minutes}m" for minutes in [_minutes(spec)] if minutes)
-    yield from _options(("--queue", own.queue), ("--bank", own.account), ("--output", own.output), sep="=")
+    yield from _options(("--queue", batch.queue), ("--bank", batch.account), ("--output", batch.output), sep="=")
 
 
 DIRECTIVES = {"lsf": _lsf, "pbs": _pbs, "flux": _flux}
@@ -79,9 +79,9 @@ def _options(*pairs: tuple[str, str], sep: str = " ") -> Iterator[str]:
     return (f"{name}{sep}{text}" for name, text in pairs if text)
 
 
-# What is wrong
+# Problems
 
-# Options of which a script has one, with the value that the script's own comes from.
+# Options that the script sets itself, each with its key.
 ONE_OF: Mapping[str, Mapping[str, str]] = {
     "lsf": {"-J": "name", "-n": "nodes and resources.cpu", "-gpu": "devicesPerNode", "-W": "lifecycle.deadlineSeconds"},
     "pbs": {"-N": "name", "-lselect": "nodes, devicesPerNode and resources", "-lwalltime": "lifecycle.deadlineSeconds", "-j": "itself"},
@@ -101,17 +101,17 @@ def problems(spec: JobSpec) -> Iterator[str]:
 def _directives(spec: JobSpec) -> Iterator[str]:
     for directive in spec.batch.directives:
         if re.search(r"[^ -~]", directive) or not directive.startswith("-"):
-            yield f"batch.directives: {directive[:60]!r}: expected an option in one line, which begins with a dash"
+            yield f"batch.directives: {directive[:60]!r}: expected an option in one line, beginning with a dash"
             continue
         if spec.engine == "pbs" and _is(directive, "-J"):
-            yield f"batch.directives: {directive!r}: an array's jobs have one number, by which their ports are chosen; submit one for each"
+            yield f"batch.directives: {directive!r}: all jobs of an array would get the same ports by their one number; submit them singly"
         own_option = next((name for name in ONE_OF[spec.engine] if _is(directive, name)), "")
         if own_option:
             yield f"batch.directives: {directive!r}: the script has {own_option} already, by {ONE_OF[spec.engine][own_option]}"
 
 
 def _is(directive: str, name: str) -> bool:
-    """Of one letter, an option's value may stand behind it at once."""
+    """Return True if a directive is the option `name`. The value of a one-letter option may follow without a space."""
     joined = re.sub(r"^(-[A-Za-z])\s+", r"\1", directive)
     if name.startswith("--"):
         return directive.partition("=")[0].split(" ")[0] == name

@@ -1,10 +1,10 @@
-"""Quantities as Kubernetes writes them."""
+"""Quantities in Kubernetes' form."""
 
 from __future__ import annotations
 
 import math
 
-MEBI, GIBI = 2**20, 2**30  # SkyPilot and dstack call the latter GB
+MEBI, GIBI = 2**20, 2**30  # bytes; GB of SkyPilot and dstack is GIBI
 
 _FACTORS = {
     "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
@@ -13,6 +13,6 @@ _FACTORS = {
 
 
 def in_units(quantity: str, unit: int) -> int:
-    """Return the number of units of so many bytes that hold a quantity."""
+    """Return a quantity in units, rounded up. unit: bytes of one."""
     number = quantity.rstrip("kKMGTPim")
     return math.ceil(float(number) * _FACTORS.get(quantity[len(number) :], 1) / unit)
