@@ -291,7 +291,7 @@ def test_one_that_hangs_is_not_to_blame_for_the_failure_of_another() -> None:
     assert 3.0 < b.time.clock - began <= 3.25  # who does not even say that it stops
     judgement = b.judged(members[:2])
     assert (judgement["exit_code"], judgement["culprit"]["node"]) == (3, 1)
-    assert b.said[2] == "muster: node 2 (127.1.0.3) has said nothing for 35 s, but its host answers"
+    assert b.said[2] == "muster: node 2 (127.1.0.3) has sent nothing for 35 s, but its host answers: ranklaunch there is stopped or stuck"
 
 
 def test_who_has_not_taken_the_verdict_and_says_nothing_is_known() -> None:
@@ -345,7 +345,7 @@ def test_who_says_something_again_may_be_silent_again() -> None:
             members[1].send(type="ping", sent=b.time.clock)
         b.time.run(1)
     assert len(b.said) == 2
-    assert all("node 1 (127.1.0.2) has said nothing" in line for line in b.said)
+    assert all("node 1 (127.1.0.2) has sent nothing" in line for line in b.said)
 
 
 def test_node_0_leaves_before_the_others() -> None:

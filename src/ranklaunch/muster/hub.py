@@ -347,7 +347,9 @@ class Hub(Machine):
         self._tidy(event)
         if self._is_time_for_status():
             for node in self.here.newly_silent(max(self._muster.lost_after_s, STATUS_S), self._now):
-                text = f"has said nothing for {self._now.clock - node.heard:.0f} s, but its host answers"
+                text = (
+                    f"has sent nothing for {self._now.clock - node.heard:.0f} s, but its host answers: ranklaunch there is stopped or stuck"
+                )
                 self._do(events.Say(f"muster: {self._name(node)} {text}"))
 
     def _await_all(self, event: events.Tick) -> None:

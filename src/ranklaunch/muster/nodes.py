@@ -317,12 +317,12 @@ class Nodes:
         return self._member.wall(clock) if self._member else self._loop.wall(clock)
 
     def agree(
-        self, local: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[Note], ending: Ending,
+        self, local: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], notes: Sequence[Note], ending: Ending,
         state: Callable[[], Mapping[str, Any]] = dict,
     ) -> Judgement:  # fmt: skip
         """Report the end of this node, and return the job's judgement; the local one if none comes in time.
 
-        seen: notes of this node. state: for the decision about another round; `again` is set if a round follows.
+        notes: of this node. state: for the decision about another round; `again` is set if a round follows.
         """
         if not self._member:
             return self._agree_alone(local, state())
@@ -331,7 +331,7 @@ class Nodes:
             failures = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # Only the first failure can decide the verdict, so the last lines of the other ones are left out.
             brief = [*failures[:1], *map(messages.brief, failures[1:])]
-            report = partial(self._member.report, brief, finishes[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
+            report = partial(self._member.report, brief, finishes[: blame.MOST_NOTES], notes[: blame.MOST_NOTES])
             self._await_judgement(self._member, ending, report, state)
         if self.again:
             return self.again.judgement
@@ -339,7 +339,7 @@ class Nodes:
             return self._judgement or local
         if self._order and not suspects:
             return self._order  # all were stopping when node 0 was lost
-        return blame.judge([*suspects, self._lost], finishes, seen)
+        return blame.judge([*suspects, self._lost], finishes, notes)
 
     def _await_judgement(
         self, member: MemberDriver, ending: Ending, report: Callable[[Mapping[str, Any]], None], state: Callable[[], Mapping[str, Any]]
@@ -473,6 +473,6 @@ class Nodes:
         self._listener().on_lost(self._lost)
 
     def _on_dismissed(self, action: Dismissed) -> None:
-        self._say("muster: node 0 has succeeded and leaves; this node goes on without it")
+        self._say("muster: node 0 has succeeded and leaves; this node continues without node 0")
         if self._finished:
             self._listener().on_judged(Judgement("succeeded", 0, self._finished))
