@@ -242,8 +242,8 @@ CASES = (
         env=IMPATIENT,
         reasons={
             0: ("port 18889 of this node is in use by process ", "RANKLAUNCH_MUSTER_PORT"),
-            1: ("node 0 (h0): what answers there is not ranklaunch",),
-            2: ("node 0 (h0): what answers there is not ranklaunch",),
+            1: ("node 0 (h0): the program at the port is not ranklaunch",),
+            2: ("node 0 (h0): the program at the port is not ranklaunch",),
         },
         together=(),
         apart="nobody can reach node 0",

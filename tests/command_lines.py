@@ -117,12 +117,12 @@ ROWS: list[tuple[str, int, str]] = [
     (
         "status --format json /no/such",
         75,
-        "no job that runs on this machine is found: there is no folder /no/such; LOG_DIR names another folder of logs\n",
+        "no running job is found on this machine: there is no folder /no/such; give the job's log folder as LOG_DIR\n",
     ),
     (
         "status /no/such --format=json",
         75,
-        "no job that runs on this machine is found: there is no folder /no/such; LOG_DIR names another folder of logs\n",
+        "no running job is found on this machine: there is no folder /no/such; give the job's log folder as LOG_DIR\n",
     ),
     ("status --format", 2, "option --format: expected a value\nUSAGE\n"),
     ("status --format=xml /no/such", 2, "--format xml: expected text, json\n"),

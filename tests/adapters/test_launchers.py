@@ -117,7 +117,7 @@ def test_a_table_in_which_two_pods_are_one_server_is_refused(index: int, words: 
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({}, "it has 2 entries for 1 node, and nothing but the node index, 0, says which of them is this container's"),
+        ({}, "it has 2 entries for 1 node, and only the node index, 0, tells which one is this container's"),
         ({"RANKLAUNCH_HOSTS": "192.0.2.2,192.0.2.1"}, "host address 192.0.2.2 is entry 1; node index 0 is entry 0"),
     ],
 )

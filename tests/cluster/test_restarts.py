@@ -86,7 +86,7 @@ def test_a_network_that_is_away_at_the_end_hides_no_success(hosts: MakeHosts, tm
     sleep_until(lambda: "which are still running" in job.nodes[2].err, job.words, 120)
     three[2].cut()
     go.touch()
-    sleep_until(lambda: "node 2 (h2) has not taken the verdict" in job.nodes[0].err, job.words, 120)
+    sleep_until(lambda: "node 2 (h2) has not received the verdict" in job.nodes[0].err, job.words, 120)
     three[2].mend()
     assert job.end(0)["reason"] == "all 3 ranks on 3 nodes succeeded"
 

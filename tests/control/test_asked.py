@@ -26,7 +26,7 @@ from companions import Asked
 from ranklaunch.control import client, server
 from ranklaunch.control.all_nodes import ANSWER_S
 from ranklaunch.control.desk import Desk
-from ranklaunch.control.server import Counter
+from ranklaunch.control.server import SocketServer
 from ranklaunch.control.stacks import Stacked
 from ranklaunch.entrypoints import save, stacks, status
 from ranklaunch.errors import WaitError
@@ -205,7 +205,7 @@ def test_of_ranks_that_write_through_another_node_their_own_says_the_rest(job: I
             (0, 0, "running", 1000, 380), (1, 1, "running", 1000, 380),
         ]  # fmt: skip
     job.words.cut_off = {0}
-    nodes[1].desk._known.clear()
+    nodes[1].desk._last_answers.clear()
     answers = nodes[1].ask(do="status")
     job.wait(ANSWER_S)
     (alone,) = answers[0]["ranks"]
@@ -333,11 +333,11 @@ def test_words_that_make_no_sense_are_told_and_no_more(body: object, tmp_path: P
     finally:
         desk.close()
     assert said
-    assert all(text.startswith("muster: what node 0 says of ") for text in said)
+    assert all(text.startswith("muster: node 0 sent an invalid message (") for text in said)
 
 
-UNKNOWN = "this ranklaunch answers status, save, stacks"
-NO_WAY = "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"
+UNKNOWN = "unknown question: this ranklaunch answers status, save, stacks"
+NO_WAY = "no way is known to ask this trainer to save; set RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE"
 REFUSED: list[tuple[dict[str, object], str]] = [
     ({"do": "fly"}, UNKNOWN), ({"do": []}, UNKNOWN), ({}, UNKNOWN), ({"do": "save"}, NO_WAY),
     *(({"do": "save", "deadline_s": wrong}, f"deadline_s {wrong!r}: expected seconds") for wrong in (-1, "1", 1e400, 10**20)),
@@ -395,7 +395,7 @@ def test_a_job_that_has_too_many_guests_is_said_to_be_busy(tmp_path: Path) -> No
         for command in ("status", "save", "stacks"):
             found = helpers.call(command, str(tmp_path))
             assert (found.code, found.out) == (75, "")
-            assert found.err.startswith("ranklaunch: the job that runs here is busy with others who ask it, or ends: ask again (")
+            assert found.err.startswith("ranklaunch: the job that runs here is busy with other clients, or is ending: try again (")
 
 
 @needs_root
@@ -417,7 +417,7 @@ def test_a_folder_that_may_not_be_read_is_not_said_to_be_missing(tmp_path: Path,
     monkeypatch.setattr(os, "listdir", refused)
     found = helpers.call("status", str(tmp_path))
     assert (found.code, found.out) == (75, "")
-    assert f"is found: {tmp_path} may not be read by user id {os.geteuid()}; LOG_DIR names" in found.err
+    assert f"is found on this machine: {tmp_path} may not be read by user id {os.geteuid()}; give the job's" in found.err
 
 
 RANK = {"rank": 0, "node": 0, "pid": 5, "state": "S", "cpu_s": 1.0, "rss_kb": 1, "output_bytes": 3, "last_output_s": 1.0,
@@ -488,7 +488,7 @@ def test_a_plan_may_name_a_socket_that_cannot_be(tmp_path: Path) -> None:
 
 def test_where_no_socket_can_be_made_it_is_in_a_private_folder(tmp_path: Path) -> None:
     """As on mounts of object stores: here, in /sys, which has none either. plan.json says where it is."""
-    asked = Counter("/sys", "node_0.sock", Loop(), lambda question, answer: answer({}))
+    asked = SocketServer("/sys", "node_0.sock", Loop(), lambda question, answer: answer({}))
     assert asked.elsewhere
     assert os.stat(os.path.dirname(asked.path)).st_mode & 0o777 == 0o700
     assert os.stat(asked.path).st_mode & 0o777 == 0o600
@@ -501,7 +501,7 @@ def test_where_no_socket_can_be_made_it_is_in_a_private_folder(tmp_path: Path) -
 @pytest.mark.parametrize("change", [shutil.rmtree, lambda folder: (folder / "more").touch()], ids=["is cleared", "has more in it"])
 def test_a_private_folder_that_others_change(change: Callable[[Path], object]) -> None:
     """As what clears /tmp does: that is no reason to end in another way."""
-    asked = Counter("/sys", "node_0.sock", Loop(), lambda question, answer: answer({}))
+    asked = SocketServer("/sys", "node_0.sock", Loop(), lambda question, answer: answer({}))
     folder = Path(asked.path).parent
     change(folder)
     asked.close()
@@ -512,7 +512,7 @@ def test_what_else_is_wrong_with_a_folder_is_not_mended(tmp_path: Path, monkeypa
     made: list[str] = []
     monkeypatch.setattr(server.tempfile, "mkdtemp", made.append)
     with pytest.raises(FileNotFoundError):
-        Counter(str(tmp_path / "gone"), "node_0.sock", Loop(), lambda question, answer: answer({}))
+        SocketServer(str(tmp_path / "gone"), "node_0.sock", Loop(), lambda question, answer: answer({}))
     assert made == []
 
 

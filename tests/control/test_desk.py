@@ -20,7 +20,7 @@ import pytest
 from companions import Asked
 
 from ranklaunch.control.desk import Desk
-from ranklaunch.control.server import MOST_ASKED, Counter
+from ranklaunch.control.server import MOST_ASKED, SocketServer
 from ranklaunch.control.stops import Stops
 from ranklaunch.entrypoints import save
 from ranklaunch.supervise.attempt import Attempt
@@ -322,7 +322,7 @@ def test_whatever_comes_the_counter_answers_the_next(question: bytes, tmp_path: 
     folder = tmp_path / ("long" * 50)  # longer than the path of a socket may be
     folder.mkdir()
     loop = Loop()
-    counter = Counter(str(folder), "node_0.sock", loop, lambda question, answer: answer({"heard": question.get("do")}))
+    counter = SocketServer(str(folder), "node_0.sock", loop, lambda question, answer: answer({"heard": question.get("do")}))
     assert (folder / "node_0.sock").stat().st_mode & 0o777 == 0o600
     strange = guest(folder)
     try:

@@ -64,11 +64,11 @@ def test_help_names_every_action() -> None:
         (["make", "--hosts", "10.0.0.0/33", "--devices", "2"], "--hosts '10.0.0.0/33': expected a block of addresses"),
         (["make", "--hosts", "a", "--devices", "2", "--device-ips", "x"], "--device-ips 'x': expected a block of addresses"),
         (["make", "--hosts", "a", "--devices", "2", "--device-ips", "29.1.0.255/24"], "'29.1.0.255/24': expected a block of addresses"),
-        (["make", "--hosts", "a", "--devices", "2", "--device-ips", "::/0"], "--device-ips '::/0': it has more than 1000000 addresses"),
-        (["make", "--hosts", "a,a", "--devices", "2"], "rank table of these options: server 'a' has devices more than once: 0, 1"),
-        (["make", "--hosts", "10.0.0.1,10.0.0.1", "--devices", "2", "--device-ips", "29.1.0.0/24"], "has devices more than once: 0, 1"),
-        (["make", "--hosts", "a,a", "--devices", "2", "--to", "0.1"], "server 'a' has devices more than once: 0, 1"),
-        (["make", "--hosts", "a", "--devices", "0"], "rank table of these options: no device is in it"),
+        (["make", "--hosts", "a", "--devices", "2", "--device-ips", "::/0"], "--device-ips '::/0': expected at most 1000000 addresses"),
+        (["make", "--hosts", "a,a", "--devices", "2"], "rank table of these options: server 'a' lists devices more than once: 0, 1"),
+        (["make", "--hosts", "10.0.0.1,10.0.0.1", "--devices", "2", "--device-ips", "29.1.0.0/24"], "lists devices more than once: 0, 1"),
+        (["make", "--hosts", "a,a", "--devices", "2", "--to", "0.1"], "server 'a' lists devices more than once: 0, 1"),
+        (["make", "--hosts", "a", "--devices", "0"], "rank table of these options: no device is listed"),
         (["make", "--hosts", "a,b", "--devices", "2,0"], "rank table of these options: server 'b' has no devices"),
     ]
 )
@@ -86,7 +86,7 @@ def test_wrong_command_lines(words: list[str], expected: str) -> None:
         ("{", "not JSON (half-written?)"),
         ('{"status": "initializing"}', "status is \"initializing\", not 'completed'"),
         ('{"status": "completed", "version": "9"}', 'version is "9", expected one of 0.1, 1.0, 1.2, 2.0'),
-        (GROUPS.replace('"5"', '"4"'), "server '192.0.2.2' has devices more than once: 4"),
+        (GROUPS.replace('"5"', '"4"'), "server '192.0.2.2' lists devices more than once: 4"),
     ],
 )
 @pytest.mark.parametrize("action", ["show", "validate", "convert", "diff"])
@@ -116,7 +116,7 @@ def test_show(groups: Path) -> None:
 
 def test_show_says_what_is_odd(tmp_path: Path) -> None:
     path = made(tmp_path / "t.json", "--hosts", "a,b", "--devices", "1")
-    warning = "warning: no device_ip for some devices of a, b: devices of several servers reach each other by it"
+    warning = "warning: no device_ip for some devices of a, b: HCCL needs it between servers"
     assert call("show", path).out.splitlines()[-1] == warning
     assert call("validate", path).out.splitlines() == [f"{path}: version 1.0, 2 nodes, 2 ranks: valid", warning]
 
@@ -203,7 +203,7 @@ def test_make_from_the_servers_own_files(tmp_path: Path) -> None:
     files[1].write_text("nothing\n", encoding="utf-8")
     result = call("make", "--hosts", "10.0.3.1,10.0.3.2", "--hccn", *files)
     assert result.code == 78
-    assert f"{files[1]}: no line address_N=IP in it" in result.err
+    assert f"{files[1]}: no line address_N=IP; expected" in result.err
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.1"])

@@ -114,7 +114,7 @@ def test_a_frame_of_1024_ranks_goes_into_a_message() -> None:
     text = json.dumps(packed(frame._replace(raised=(raised,) * 1024)))
     assert len(text) < 128 * 1024
     told = unpacked(json.loads(text)).raised
-    assert told[:5] == (raised._replace(said="\x00" * 1000, line="\x00" * 200),) * 4 + (raised._replace(said="", line=""),)
+    assert told[:5] == (raised._replace(traceback="\x00" * 1000, line="\x00" * 200),) * 4 + (raised._replace(traceback="", line=""),)
 
 
 @pytest.mark.parametrize(

@@ -265,16 +265,16 @@ def test_an_exception_of_a_helper_says_nothing_of_its_rank(tmp_path: Path) -> No
 def test_of_a_long_traceback_the_last_whole_lines_are_sent(tmp_path: Path) -> None:
     recorded(tmp_path, "main", "label 1003", frames=60)
     (raised,) = Uncaught(str(tmp_path)).look(RANKS, 9.0)
-    first, *others, last = raised.said.splitlines()
-    assert (first, last, len(raised.said) <= 1000) == ("Traceback (most recent call last):", "ValueError: label 1003", True)
+    first, *others, last = raised.traceback.splitlines()
+    assert (first, last, len(raised.traceback) <= 1000) == ("Traceback (most recent call last):", "ValueError: label 1003", True)
     assert all(line.startswith('  File "/job/train.py", line ') for line in others)
 
 
 def test_no_secret_of_a_traceback_is_sent(tmp_path: Path) -> None:
     recorded(tmp_path, "main", "api_key='s3cr3t-of-mine'")
     (raised,) = Uncaught(str(tmp_path)).look(RANKS, 9.0)
-    assert "ValueError: api_key=" in raised.said
-    assert "s3cr3t" not in raised.said + raised.line
+    assert "ValueError: api_key=" in raised.traceback
+    assert "s3cr3t" not in raised.traceback + raised.line
 
 
 def test_of_a_flood_nothing_is_said_to_be_missing(tmp_path: Path) -> None:

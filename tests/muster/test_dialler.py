@@ -93,22 +93,25 @@ def wrong_key_hub(fake: Fake, sock: socket.socket) -> None:
 
 
 IMPOSTORS = {
-    "a web server": (lambda f, s: s.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "what answers there is not ranklaunch"),
-    "garbage": (lambda f, s: s.sendall(os.urandom(60_000)), "what answers there is not ranklaunch"),
+    "a web server": (lambda f, s: s.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "the program at the port is not ranklaunch"),
+    "garbage": (lambda f, s: s.sendall(os.urandom(60_000)), "the program at the port is not ranklaunch"),
     "another version": (lambda f, s: s.sendall(b"ranklaunch muster 1\n" + b"x" * 50), "another version of ranklaunch answers there"),
-    "silence": (lambda f, s: None, "it does not answer as ranklaunch"),
-    "half a greeting": (lambda f, s: s.sendall(GREETED[:10]), "it does not answer as ranklaunch"),
-    "silence after the greeting": (lambda f, s: s.sendall(GREETED), "it does not answer as ranklaunch"),
-    "closed at once": (lambda f, s: s.close(), "what answers at port PORT is not ranklaunch"),
+    "silence": (lambda f, s: None, "the program at the port does not answer as ranklaunch"),
+    "half a greeting": (lambda f, s: s.sendall(GREETED[:10]), "the program at the port does not answer as ranklaunch"),
+    "silence after the greeting": (lambda f, s: s.sendall(GREETED), "the program at the port does not answer as ranklaunch"),
+    "closed at once": (lambda f, s: s.close(), "the program at port PORT is not ranklaunch"),
     "garbage after the greeting": (
         lambda f, s: s.sendall(GREETED + b"\0\0\0\5" + b"x" * 60),
-        "is not understood: a signature is not right",
+        "invalid bytes from node 0: a signature is wrong",
     ),
     "a huge frame": (
         lambda f, s: s.sendall(GREETED + b"\x7f\xff\xff\xff" + b"x" * 60_000),
-        "is not understood: a frame of 2147483647 bytes",
+        "invalid bytes from node 0: a frame of 2147483647 bytes",
     ),
-    "an endless frame": (lambda f, s: s.sendall(GREETED + b"\0\1\0\0" + b"x" * 60_000), "it does not answer as ranklaunch"),
+    "an endless frame": (
+        lambda f, s: s.sendall(GREETED + b"\0\1\0\0" + b"x" * 60_000),
+        "the program at the port does not answer as ranklaunch",
+    ),
     "another key": (wrong_key_hub, "it closes the connection: another RANKLAUNCH_SECRET there"),
 }
 
@@ -126,7 +129,7 @@ def test_a_member_says_what_answers_and_tries_again(kind: str) -> None:
         fake.until(lambda: fake.count >= 55, "it goes on trying")
         assert len(os.listdir("/proc/self/fd")) <= before + 3
         assert len(fake.loop._timers) <= timers + 2 * 50 + 10  # those that were cancelled go when their time has come
-        assert len(fake.node._way._greeting) <= 1 << 16
+        assert len(fake.node._connection._greeting) <= 1 << 16
         assert fake.owner.news == []
         assert not fake.member.joined
         assert why in fake.member.missing

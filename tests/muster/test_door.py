@@ -28,7 +28,7 @@ def goes(b: Bench) -> None:
 
     def gone() -> bool:
         b.pass_time(0.5)
-        return any("gone again" in line for line in b.said)
+        return any("is gone; waiting" in line for line in b.said)
 
     b.run(gone, "it is gone")
 

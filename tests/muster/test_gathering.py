@@ -141,7 +141,7 @@ def test_a_port_that_stays_taken_ends_the_job_long_before_the_deadline() -> None
     assert b.hub.state == GATHERING
     b.time.run(0.75)
     assert b.judged([zero])["exit_code"] == 75
-    assert b.judged([zero])["reason"] == "nobody can come in: port 1 of this node is in use"
+    assert b.judged([zero])["reason"] == "no node can connect to node 0: port 1 of this node is in use"
 
 
 def test_an_index_that_the_job_does_not_have_starts_nothing() -> None:
@@ -173,7 +173,7 @@ TWO_AND_ONE = ({"slots": "2 on each", "world_size": "4"}, {"slots": "1 on each",
 def test_slots_that_differ_are_to_be_told_to_every_node(allowed: tuple[str, ...]) -> None:
     reason = refused(*TWO_AND_ONE, allowed=allowed)
     assert "RANKLAUNCH_MUSTER_ALLOW" not in reason
-    assert reason.endswith("; if each has the slots that it says, set RANKLAUNCH_SLOTS=2,1 on every node")
+    assert reason.endswith("; if these numbers are right, set RANKLAUNCH_SLOTS=2,1 on every node")
 
 
 def test_each_nodes_own_slots_are_offered() -> None:

@@ -76,13 +76,13 @@ def test_nobody_takes_the_place_of_node_0(offers: dict[str, str]) -> None:
     members = ready_as(b, (0, 0, 2), offers)
     judgement = b.judged(members)
     assert judgement["exit_code"] == 78
-    assert "2 nodes say when they are ready that they are node 0: h0 at 10.0.0.0, which came as node 0, and h1 at" in judgement["reason"]
+    assert "2 nodes are node 0 by their rank tables: h0 at 10.0.0.0, which came as node 0, and h1 at" in judgement["reason"]
 
 
 def test_a_place_that_the_job_does_not_have() -> None:
     b = Bench(2)
     reason = b.judged(ready_as(b, (0, 7), {}))["reason"]
-    assert "h1 at 10.0.0.2, which came as node 1, says when it is ready that it is node 7: of 2" in reason
+    assert "h1 at 10.0.0.2, which came as node 1, is node 7 by its rank table: of 2" in reason
 
 
 def test_places_of_a_rank_table() -> None:
@@ -92,7 +92,7 @@ def test_places_of_a_rank_table() -> None:
     assert all(m.of("release") for m in members)
     b = Bench(3)
     reason = b.judged(ready_as(b, (2, 0, 1), {"key": "mine"}))["reason"]
-    assert "h1 at 10.0.0.2, which came as node 1, says when it is ready that it is node 0: where keys are handed over" in reason
+    assert "h1 at 10.0.0.2, which came as node 1, is node 0 by its rank table: nodes that exchange ssh keys" in reason
 
 
 def test_a_node_that_went_leaves_its_place_to_another() -> None:
@@ -246,7 +246,7 @@ def test_who_leaves_without_a_word_of_its_end_is_lost() -> None:
     b.time.run(20)
     judgement = b.judged([members[0], members[2]])
     assert (judgement["exit_code"], judgement["reason"]) == (
-        75, "node 1 (127.1.0.2) sent what is not understood: it leaves, and has not said how it ended"
+        75, "node 1 (127.1.0.2) sent an invalid message: bye before a report of its end"
     )  # fmt: skip
     assert not any("succeeded" in text for text in b.said)
 
@@ -291,7 +291,7 @@ def test_one_that_hangs_is_not_to_blame_for_the_failure_of_another() -> None:
     assert 3.0 < b.time.clock - began <= 3.25  # who does not even say that it stops
     judgement = b.judged(members[:2])
     assert (judgement["exit_code"], judgement["culprit"]["node"]) == (3, 1)
-    assert b.said[2] == "muster: node 2 (127.1.0.3) has said nothing for 35 s, but its host answers"
+    assert b.said[2] == "muster: node 2 (127.1.0.3) has sent nothing for 35 s, but its host answers: ranklaunch there is stopped or stuck"
 
 
 def test_who_has_not_taken_the_verdict_and_says_nothing_is_known() -> None:
@@ -323,7 +323,7 @@ def test_a_network_that_is_away_for_a_moment_is_waited_for(away_s: float) -> Non
     members[2].on_message = lambda message: None
     began = fails_on_node_1(b, members)
     b.time.until(began + away_s, lambda: b.hub.state == JUDGED)
-    deaf = "muster: node 2 (127.1.0.3) has not answered the order to stop: its network may be away, and has 17 s to come back"
+    deaf = "muster: node 2 (127.1.0.3) has not answered the order to stop: its network may be down; waiting 17 s for an answer"
     assert [text for text in b.said if "has not answered" in text] == [deaf]
     if away_s < 20:
         assert b.hub.state != JUDGED
@@ -345,7 +345,7 @@ def test_who_says_something_again_may_be_silent_again() -> None:
             members[1].send(type="ping", sent=b.time.clock)
         b.time.run(1)
     assert len(b.said) == 2
-    assert all("node 1 (127.1.0.2) has said nothing" in line for line in b.said)
+    assert all("node 1 (127.1.0.2) has sent nothing" in line for line in b.said)
 
 
 def test_node_0_leaves_before_the_others() -> None:
@@ -362,7 +362,7 @@ def test_one_leaves_before_the_others() -> None:
     members = b.released(2)
     members[1].send(type="done", finish=finish(1))
     members[1].send(type="bye")
-    assert b.said == ["muster: node 1 (127.1.0.2), whose ranks have succeeded, has waited long enough and leaves"]
+    assert b.said == ["muster: node 1 (127.1.0.2) leaves: its ranks have succeeded, and it has waited long enough"]
     assert members[1].closed
     members[0].send(type="done", finish=finish(0))
     assert b.judged(members[:1])["exit_code"] == 0
@@ -641,7 +641,7 @@ def test_one_that_goes_while_all_gather_may_come_again() -> None:
     b = Bench(2)
     b.member(1, "first").cut()
     b.time.run(1)
-    assert b.said == ["muster: node 1 (127.1.0.2) has gone again; waiting for it to come back"]
+    assert b.said == ["muster: node 1 (127.1.0.2) is gone; waiting for it to connect again"]
     b.fails(b.released(2))
 
 

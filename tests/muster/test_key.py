@@ -38,8 +38,8 @@ def _nobody() -> Listener:
 @pytest.mark.parametrize(("offers", "warned"), [({}, False), ({"ssh host key": "/run/key.pub"}, True)])
 def test_a_key_that_can_be_guessed_is_warned_of(plan_of_two: Plan, offers: dict[str, str], warned: bool) -> None:
     plan = replace(plan_of_two, offers=offers)
-    assert "muster: its key is derived from the job's name" in said(plan)
-    assert ("can have commands run on these nodes" in said(plan)) is warned
+    assert "muster: the key is derived from the job's name" in said(plan)
+    assert ("can run commands on these nodes" in said(plan)) is warned
     assert said(plan, RANKLAUNCH_SECRET="something") == ""
 
 

@@ -169,13 +169,13 @@ def test_why_it_does_not_reach_node_0_is_said() -> None:
     lone.time.run(2)
     assert lone.said == ["muster: waiting for node 0 (127.0.0.1): no answer on port 18889 (connection refused)"]
     lone.feed(events.Reached())
-    assert lone.member.why == "what answers on port 18889 says nothing"
+    assert lone.member.why == "the program at port 18889 sends no greeting"
     lone.feed(events.Broken(0, None, spoke=False))
-    assert lone.member.why == "what answers at port 18889 is not ranklaunch"
+    assert lone.member.why == "the program at port 18889 is not ranklaunch"
     lone.feed(events.Reached())
-    assert lone.member.why == "what answers at port 18889 is not ranklaunch"  # which says more
+    assert lone.member.why == "the program at port 18889 is not ranklaunch"  # which says more
     lone.time.run(30)
-    assert lone.member.why == "it does not answer as ranklaunch"
+    assert lone.member.why == "the program at the port does not answer as ranklaunch"
     assert lone.hung_up == 1
     assert len(lone.said) == 2
 
@@ -192,7 +192,7 @@ def test_that_the_keys_differ_is_said_to_the_end() -> None:
     assert lone.member.why == f"no answer on port 18889 (connection refused); before that: {differ}"
     lone.come()
     lone.feed(events.Broken(0, None))
-    assert lone.member.why == "it was closed"
+    assert lone.member.why == "the connection was closed"
 
 
 def test_what_it_has_said_it_says_again_when_it_comes_back() -> None:

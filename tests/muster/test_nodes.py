@@ -148,7 +148,7 @@ def test_one_that_comes_after_a_stop_hears_of_it(as_process: Starter) -> None:
     early = [nodes.start(node, child("environment.py")) for node in (1, 0)]
     early[1].err.wait_for("muster: waiting for 1 of 3 nodes")
     early[1].send(signal.SIGTERM)
-    early[1].err.wait_for("listening 5 s more")
+    early[1].err.wait_for("waiting 5 s more for nodes")
     late = nodes.start(2, child("environment.py"))
     assert check_same([*early, late], 143)["reason"] == "node 0 (127.0.0.1): stopped by SIGTERM"
 
@@ -159,7 +159,7 @@ def test_node_0_that_comes_after_a_stop_hears_of_it(as_process: Starter) -> None
     early = nodes.start(1, child("environment.py"))
     early.err.wait_for("muster: waiting for node 0")
     early.send(signal.SIGTERM)
-    early.err.wait_for("trying 5 s more to tell node 0")
+    early.err.wait_for("trying 5 s more to report")
     late = nodes.start(0, child("environment.py"))
     assert check_same([early, late], 143)["reason"] == "node 1 (127.0.0.2): stopped by SIGTERM"
 
@@ -240,7 +240,7 @@ def test_a_container_that_is_started_again_takes_its_place(as_process: Starter) 
     hub.err.wait_for("1 of 3 nodes: 127.0.0.3")
     os.kill(early.supervisor, signal.SIGKILL)
     assert code_of(early) in (1, 137)
-    hub.err.wait_for("node 1 (127.0.0.2) has gone again")
+    hub.err.wait_for("node 1 (127.0.0.2) is gone")
     check_same([hub, nodes.start(1, child("environment.py")), nodes.start(2, child("environment.py"))], 0)
 
 

@@ -120,7 +120,7 @@ def test_nonsense_after_the_release_ends_at_most_who_sends_it() -> None:
         if not answered(members[1]):
             b.time.run(1)
             assert members[0].of("stop")
-            assert any("node 1 (127.1.0.2) sent what is not understood" in line for line in b.said)
+            assert any("node 1 (127.1.0.2) sent an invalid message" in line for line in b.said)
         elif b.hub.state == RUNNING:
             b.fails(members)
             continue
@@ -151,7 +151,7 @@ def test_secrets_in_what_is_not_understood_are_hidden() -> None:
         members[1].send(type="ready", facts=dict(FACTS), index=odd, host="x")
         members[1].send(type="report", suspects=[{**suspect(1), "outcome": odd}], finishes=[])
         said = " ".join(b.said)
-        assert "node 1 (127.1.0.2) sent what is not understood" in said
+        assert "node 1 (127.1.0.2) sent an invalid message" in said
         assert "hunter2" not in said
 
 
@@ -159,21 +159,21 @@ def test_what_was_no_message_at_all_is_said_once() -> None:
     b = Bench(2)
     members = b.released(2)
     for _ in range(2):
-        b.feed(events.Nonsense(members[1].link, "a signature is not right"))
+        b.feed(events.Nonsense(members[1].link, "a signature is wrong"))
         assert members[1].closed
         members[1] = b.member(1)
-    assert b.said == ["muster: node 1 (127.1.0.2) sent what is not understood: a signature is not right"]
+    assert b.said == ["muster: node 1 (127.1.0.2) sent an invalid message: a signature is wrong"]
     b.fails(members)
 
 
 def test_who_is_gone_for_sending_nonsense_was_not_killed() -> None:
     b = Bench(2)
     members = b.released(2)
-    b.feed(events.Nonsense(members[1].link, "a signature is not right"))
+    b.feed(events.Nonsense(members[1].link, "a signature is wrong"))
     b.time.run(5)
     members[0].send(type="report", suspects=[], finishes=[])
     judgement = b.judged(members[:1])
-    reason = "node 1 (127.1.0.2) sent what is not understood: a signature is not right"
+    reason = "node 1 (127.1.0.2) sent an invalid message: a signature is wrong"
     assert (judgement["reason"], judgement["exit_code"], judgement["culprit"]) == (reason, 75, None)
 
 
@@ -256,6 +256,6 @@ def test_a_member_leaves_whoever_speaks_nonsense_and_comes_again(message: dict[s
     lone.come()
     lone.feed(events.Heard(0, {"attempt": 1, "round": 0, **message}))
     assert (lone.hung_up, lone.member.joined, lone.calls) == (1, False, [])
-    assert "what answers there is not understood" in lone.member.why
+    assert "invalid message from node 0" in lone.member.why
     lone.time.run(1)
     assert lone.dials == [False, True]

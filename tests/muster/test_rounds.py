@@ -154,7 +154,7 @@ def test_a_next_round_that_makes_no_sense_is_refused(following: object) -> None:
     lone = after_a_failure()
     lone.hear("again", judgement=JUDGEMENT, next=following, round=1)
     assert not any(isinstance(call, events.Again) for call in lone.calls)
-    assert "what answers there is not understood: next is" in lone.member.why + "".join(lone.said)
+    assert "invalid message from node 0: next is" in lone.member.why + "".join(lone.said)
 
 
 def test_a_member_hears_once_that_all_start_again() -> None:

@@ -74,4 +74,4 @@ def test_what_one_side_says_is_what_the_other_hears() -> None:
         modules = (hub, events) if name == "hub" else (member, events)
         text = "".join(map(inspect.getsource, modules))
         for kind in (key for key in other if isinstance(key, str)):
-            assert f'"type": "{kind}"' in text or f'told("{kind}"' in text, kind
+            assert f'"type": "{kind}"' in text or f'judgement_message("{kind}"' in text, kind

@@ -81,7 +81,7 @@ def at_door(found: Holder | None, monkeypatch: pytest.MonkeyPatch) -> AtDoor:
 )
 def test_an_earlier_start_has_its_grace_to_end(holder: Holder, who: str, patience_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     event = at_door(holder, monkeypatch)
-    assert f"of this node is in use by {who}; --muster-port (RANKLAUNCH_MUSTER_PORT) names another" in event.trouble
+    assert f"of this node is in use by {who}; set another --muster-port (RANKLAUNCH_MUSTER_PORT)" in event.trouble
     assert event.patience_s == patience_s
 
 

@@ -115,7 +115,7 @@ def test_a_port_that_is_taken_ends_no_job(as_process: Starter) -> None:
         other.listen()
         job = as_process.spawn(1, child("exits.py"), 0, options=("--metrics-port", port))
         assert job.end() == 0
-    assert f"metrics: port {port}: Address already in use; RANKLAUNCH_METRICS_PORT names another" in job.err.text
+    assert f"metrics: port {port}: Address already in use; set another RANKLAUNCH_METRICS_PORT" in job.err.text
 
 
 @pytest.mark.parametrize(("port", "of"), [("18889", "muster"), ("6666", "rendezvous"), ("x", "whole number"), ("65536", "65535")])

@@ -94,7 +94,7 @@ def test_after_a_stop_request_the_command_has_what_is_left_of_the_grace(as_proce
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert "on verdict: began" in job.err.text
-    assert f"on verdict: {told} is ended: its time is over" in job.err.text
+    assert f"on verdict: {told} was killed: its time is over" in job.err.text
 
 
 def test_a_stop_request_while_the_command_runs_shortens_it(as_process: Starter, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_stop_request_while_the_command_runs_shortens_it(as_process: Starter, 
     job.err.wait_for("on verdict: began", 1)
     job.send(signal.SIGTERM)
     assert job.end() == job.verdict["exit_code"] == 0
-    assert f"on verdict: {told} is ended: its time is over" in job.err.text
+    assert f"on verdict: {told} was killed: its time is over" in job.err.text
 
 
 # In this process
@@ -234,7 +234,7 @@ def test_what_is_said_of_a_run() -> None:
     assert run(("sh", "-c", "kill -9 $$")) == ["sh was killed by SIGKILL"]
     assert run(("bash", "-c", "kill -36 $$")) == ["bash was killed by SIGRTMIN+2"]
     assert run(("no-such-program",)) == ["no-such-program: No such file or directory", "no-such-program ended with code 127"]
-    assert run(("sh", "-c", "sleep 600 & echo out; wait"), 0.5)[-1:] == ["sh is ended after 0.5 s"]
+    assert run(("sh", "-c", "sleep 600 & echo out; wait"), 0.5)[-1:] == ["sh was killed after 0.5 s, the limit of a run"]
     assert run(("sh", "-c", "sleep 600 & echo behind")) == ["behind"]
     much = run(("sh", "-c", f"yes | head -c {2 * MOST_BYTES}"))
     assert much[-1] == "sh writes more than 64 KiB: the rest is not shown"
@@ -315,7 +315,7 @@ def test_the_status_of_a_trainjob(tmp_path: Path) -> None:
     metrics = [{"name": "step", "value": "30"}, {"name": "step_seconds", "value": "0.5"}]
     assert status == {"progressPercentage": 25, "estimatedRemainingSeconds": 45, "metrics": metrics}
     world.telling.ended(FAILED, "")
-    assert [text for text in world.said if "cannot be told" in text and "refused" in text] == world.said
+    assert [text for text in world.said if "cannot be posted" in text and "refused" in text] == world.said
 
 
 def test_the_token_of_a_trainjob_goes_nowhere_else(tmp_path: Path) -> None:

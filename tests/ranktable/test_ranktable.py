@@ -159,7 +159,7 @@ def test_not_ready(text: str, seen: str) -> None:
 def test_what_is_not_there_or_not_readable() -> None:
     with pytest.raises(NotReadyError, match="no such file"):
         ranktable.load(PATH, helpers.MemoryFiles())
-    with pytest.raises(NotReadyError, match="it may not be read"):
+    with pytest.raises(NotReadyError, match="no permission to read the file"):
         ranktable.load(PATH, helpers.MemoryFiles({PATH: None}))
     with pytest.raises(ConfigError, match=f"rank table {PATH}: not a regular file"):
         ranktable.load(PATH, helpers.MemoryFiles({PATH: ValueError("not a regular file")}))
@@ -214,9 +214,9 @@ def test_a_truncated_file_is_never_anything_but_not_ready(tmp_path: Path) -> Non
         ({"status": "completed", "version": []}, "version is [], expected one of"),
         ({"status": "completed", "group_list": None}, "group_list must be a list of objects, found null"),
         ({"status": "completed", "group_list": [1]}, "group_list must be a list of objects, found [1]"),
-        ({"status": "completed", "group_list": []}, "no device is in it"),
+        ({"status": "completed", "group_list": []}, "no device is listed"),
         ({"status": "completed", "version": "1.0"}, "server_list must be a list of objects, found null"),
-        ({"status": "completed", "version": "1.0", "server_list": []}, "no device is in it"),
+        ({"status": "completed", "version": "1.0", "server_list": []}, "no device is listed"),
         ({"status": "completed", "version": "1.2", "server_list": []}, "super_pod_list must be a list of objects, found null"),
         *(
             ({"status": "completed", "version": "1.0", "server_list": [], "group_list": groups}, "group_list must be a list of objects")
@@ -249,9 +249,9 @@ def test_every_defect_of_a_group_table_at_once() -> None:
         "pod j-worker-0 devices[1].device_id: must be a device's number, found null",
         'pod j-worker-0 devices[0].device_ip: must be an IP address, found "192.0.2.300.x"',
         'pod j-worker-0 devices[1].device_ip: must be an IP address, found ["192.0.2.1"]',
-        "server '192.0.2.1' has devices more than once: 0",
+        "server '192.0.2.1' lists devices more than once: 0",
         "server '' has no devices",
-        "pod 'j-worker-0' is in it 2 times",
+        "pod 'j-worker-0' is listed 2 times",
     ]
 
 
@@ -269,9 +269,9 @@ def test_every_defect_of_a_server_table_at_once() -> None:
         "server_list[1].server_id: must be a name or an address, found {}",
         'server_list[0].device[0].rank_id: must be a whole number, found "first"',
         "server_list[1].device[1].rank_id: must be a whole number, found -1",
-        "rank 2 is given 2 times",
+        "rank 2 is listed 2 times",
         "ranks are not 0 to 3, each once: 0, 1, 3 missing",
-        "server 'node 1' has devices more than once: 0",
+        "server 'node 1' lists devices more than once: 0",
     ]
 
 

@@ -208,7 +208,7 @@ def device(data: Any, server: int, i: int) -> Any:
         ("0.1", lambda d: d.update(group_count="2"), 'group_count is "2", but 1 groups are listed'),
         ("0.1", lambda d: d["group_list"][0].update(device_count="5"), 'group_list[0]: device_count is "5", but 4 devices are listed'),
         ("1.0", lambda d: d.update(server_count="3"), 'server_count is "3", but 2 servers are listed'),
-        ("1.0", lambda d: device(d, 0, 1).update(device_id="0"), "server '192.0.2.1' has devices more than once: 0"),
+        ("1.0", lambda d: device(d, 0, 1).update(device_id="0"), "server '192.0.2.1' lists devices more than once: 0"),
         (
             "1.0",
             lambda d: device(d, 1, 1).update(device_id="01"),
@@ -249,12 +249,16 @@ def device(data: Any, server: int, i: int) -> Any:
             lambda d: d["super_pod_list"][0]["server_list"].append({"server_id": "x"}),
             "super_pod_list[0]: names server 'x', which is not in server_list",
         ),
-        ("1.2", lambda d: device(d, 1, 0).update(super_device_id="16777216"), "super pod '0': super_device_id '16777216' is in it 2 times"),
-        ("1.0", lambda d: device(d, 1, 0).update(device_ip="198.51.100.1"), "device_ip '198.51.100.1' is in it 2 times"),
+        (
+            "1.2",
+            lambda d: device(d, 1, 0).update(super_device_id="16777216"),
+            "super pod '0': super_device_id '16777216' is listed 2 times",
+        ),
+        ("1.0", lambda d: device(d, 1, 0).update(device_ip="198.51.100.1"), "device_ip '198.51.100.1' is listed 2 times"),
         (
             "0.1",
             lambda d: d["group_list"][0]["instance_list"][0]["devices"][0].update(device_ip="192.0.2.5"),
-            "device_ip '192.0.2.5' is in it 2 times",
+            "device_ip '192.0.2.5' is listed 2 times",
         ),
         ("2.0", lambda d: d.update(rank_count=5), "rank_count is 5, but 4 ranks are listed"),
         (
@@ -262,7 +266,7 @@ def device(data: Any, server: int, i: int) -> Any:
             lambda d: d["rank_list"][1].update(local_id=2),
             "rank 1 has local_id 2, expected 1: local ids count up from 0 on each node",
         ),
-        ("2.0", lambda d: d["rank_list"][1].update(device_id=0), "server 'node 0' has devices more than once: 0"),
+        ("2.0", lambda d: d["rank_list"][1].update(device_id=0), "server 'node 0' lists devices more than once: 0"),
     ]
 )
 def test_a_defect_names_its_place_and_value(version: str, change: Any, expected: str) -> None:
@@ -290,7 +294,7 @@ def test_devices_of_several_super_pods_need_addresses() -> None:
             device(data, 1, i).pop("device_ip")
 
     table = parse(changed("1.2", lambda d: (two_super_pods(d), without_addresses(d))))
-    assert table.warnings == ("no device_ip for some devices of 192.0.2.2: devices of several super pods reach each other by it",)
+    assert table.warnings == ("no device_ip for some devices of 192.0.2.2: HCCL needs it between super pods",)
     assert parse(changed("1.2", without_addresses)).warnings == ()
 
 
@@ -306,7 +310,7 @@ def test_many_defects_of_one_kind_are_counted() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(changed("0.1", change))
     assert len(caught.value.problems) < 30
-    assert caught.value.problems[-1] == f"rank table {PATH}: and 80 more of these"
+    assert caught.value.problems[-1] == f"rank table {PATH}: 80 more problems of these kinds"
 
 
 @pytest.mark.parametrize(("old", "new"), [("1.0", "1.2"), ("1.2", "1.0"), ("2.0", "1.0"), ("0.1", "1.2"), ("0.1", "2.0"), ("1.0", "0.1")])
@@ -364,8 +368,8 @@ GROUPS = json.dumps(
         (WHOLE["2.0"], Container("", (), 1, 8), "this is node 1 with 8 devices"),
         (WHOLE["2.0"], Container("", (), 2, 2), "this is node 2 with 2 devices"),
         (PODS, Container("j-worker-1", (), 0, 2, in_order=False, nodes=1), "pod name j-worker-1 is entry 1; node index 0 is entry 0"),
-        (PODS, Container("", (), 0, 2, nodes=1), "it has 2 entries for 1 node, and nothing but the node index, 0, says which"),
-        (WHOLE["2.0"], Container("", (), 0, 2, nodes=1), "it has 2 entries for 1 node, and nothing but"),
+        (PODS, Container("", (), 0, 2, nodes=1), "it has 2 entries for 1 node, and only the node index, 0, tells which"),
+        (WHOLE["2.0"], Container("", (), 0, 2, nodes=1), "it has 2 entries for 1 node, and only"),
         (PODS, Container("j-worker-0", (), 0, 2, nodes=1), 0),
     ]
 )
@@ -493,5 +497,5 @@ def test_a_server_stands_in_server_list_once() -> None:
     entry = {"server_id": "10.0.0.1", "device": [{"device_id": "0", "device_ip": "192.0.2.1", "rank_id": "0"}]}
     other = {"server_id": "10.0.0.1", "device": [{"device_id": "1", "device_ip": "192.0.2.2", "rank_id": "1"}]}
     text = json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": [entry, other]})
-    with pytest.raises(ConfigError, match=r"server '10\.0\.0\.1' is in it 2 times"):
+    with pytest.raises(ConfigError, match=r"server '10\.0\.0\.1' is listed 2 times"):
         ranktable.parse(text, "table")

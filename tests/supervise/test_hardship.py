@@ -71,7 +71,7 @@ def test_a_port_that_may_not_be_bound(as_process: Starter) -> None:
     env = {"RANKLAUNCH_HOSTS": "127.0.0.1,127.0.0.2", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_MUSTER_PORT": "79"}
     job = as_process.spawn(1, "sleep", 600, env=env, prefix=("unshare", "--net", *as_user(54323)))
     verdict = check_end(job, "failed", 78, timeout=20)
-    assert "port 79 of this node may not be listened at by user id 54323: Permission denied" in verdict["reason"]
+    assert "user id 54323 may not listen on port 79 of this node: Permission denied" in verdict["reason"]
 
 
 @needs_root

@@ -56,7 +56,7 @@ def test_from_nothing_to_a_table_by_rename(as_process: Starter, tmp_path: Path) 
     some["status"] = "initializing"
     del some["group_list"][0]["instance_list"][1]
     replace(path, json.dumps(some))
-    job.err.wait_for("1 of 2 instances are in it")
+    job.err.wait_for("1 of 2 instances are listed")
     path.write_text(whole[:100])
     job.err.wait_for("not JSON (half-written?)")
     replace(path, whole)
@@ -204,7 +204,7 @@ def test_the_deadline_says_what_was_seen(as_process: Starter, tmp_path: Path) ->
     path.write_text(json.dumps(some))
     job = as_process.run(child("environment.py"), env=env_of(path, RANKLAUNCH_WAIT_S="1"))
     verdict = check_end(job, "failed", 75, victims={})
-    for part in ("rank table", str(path), 'status is "initializing"', "1 of 2 instances are in it", "RANKLAUNCH_WAIT_S"):
+    for part in ("rank table", str(path), 'status is "initializing"', "1 of 2 instances are listed", "RANKLAUNCH_WAIT_S"):
         assert part in verdict["reason"]
 
 

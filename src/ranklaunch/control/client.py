@@ -1,4 +1,7 @@
-"""Client of a running job: asks the socket that its supervisor on this node has in the folder of its attempt."""
+"""Client of a running job: asks a question at the socket of the job's supervisor on this node.
+
+The socket is in the folder of the attempt, below the log folder.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,23 @@ from ranklaunch.verdict import folders
 
 T = TypeVar("T")
 
-STARTS_S = 5.0  # a job can be asked once it has lasted a second, on a busy machine a little later
-AGAIN_S = 0.1
-ANSWER_S = 60.0  # for all nodes to take evidence; else it answers within a second
+STARTS_S = 5.0  # for a new job to open its socket: this takes a second, more on a busy machine
+AGAIN_S = 0.1  # between two looks for a socket
+ANSWER_S = 60.0  # long enough for stacks of all nodes; other answers take a second
 MOST_PLAN = 64 * 1024 * 1024  # bytes
 MOST_ANSWER = 256 * 1024 * 1024
 _FOLDER = re.compile(r"(?:job|node|attempt|restart)_.{1,200}")
 _SOCKET = re.compile(r"node_[0-9]{1,7}\.sock")
-_OTHERS = "belongs to user id {}: only that user and root may ask it"
-DEEPEST = 4  # folders below a log folder: of a job, of a node, of an attempt, and of a restart in which a job has lasted at first
+_OF_ANOTHER_USER = "belongs to user id {}: only that user and root may ask it"
+DEEPEST = 4  # folders below a log folder: job, node, attempt, restart (the socket of a job that first lasted a second after a restart)
 
 
 def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer of the newest job on this machine. logs: a log folder, or a folder inside; "" for the one of this
-    container's environment. Raises WaitError if no job runs, and ConfigError if the answer refuses or is not understood."""
+    """Return the answer of the newest running job on this machine.
+
+    logs: a log folder, or a folder inside; "" for the log folder by this container's environment. Raises WaitError if no job runs here or
+    answers, and ConfigError for a refusal or an invalid answer.
+    """
     top = disk.absolute(logs or own_logs(env))
     deadline = time.monotonic() + STARTS_S
     while True:
@@ -47,19 +53,20 @@ def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[
             except _SilentError as error:
                 silent = silent or str(error)
         if silent or time.monotonic() > deadline or not _starts(top):
-            msg = silent or f"no job that runs on this machine is found: {_looked(top)}; LOG_DIR names another folder of logs"
+            msg = silent or f"no running job is found on this machine: {_looked(top)}; give the job's log folder as LOG_DIR"
             raise WaitError(msg)
         time.sleep(AGAIN_S)
 
 
 def _starts(top: str) -> bool:
-    """Return True if an attempt is so new that it may answer in a moment."""
+    """Return True if an attempt is less than STARTS_S old: it may open its socket in a moment."""
     return any(
         abs(time.time() - _written(folder, folders.PLAN)) < STARTS_S and folders.VERDICT not in _names(folder) for folder in _folders(top)
     )
 
 
 def _looked(top: str) -> str:
+    """Return the reason that a log folder has no running job, for a message."""
     try:
         os.listdir(top)
     except PermissionError:
@@ -70,8 +77,10 @@ def _looked(top: str) -> str:
 
 
 def lines(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[str, Any]) -> str:
-    """Return an answer as text that cannot move a terminal. show: returns its lines. Raises ConfigError for an answer of another form:
-    anybody who can write in the folder of the logs may answer there."""
+    """Return an answer as text without control characters. show: returns the lines of an answer.
+
+    Raises ConfigError for an answer of another form: anyone who can write into the log folder can put a socket there.
+    """
     return understood(partial(_printable, show), answer)
 
 
@@ -80,30 +89,30 @@ def _printable(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mappi
 
 
 def understood(use: Callable[[Mapping[str, Any]], T], answer: Mapping[str, Any]) -> T:
-    """Return what `use` makes of an answer. Raises ConfigError where the answer is not as this version knows it."""
+    """Return use(answer). Raises ConfigError if the answer does not have the form of this version."""
     try:
         return use(answer)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        msg = "what answers there is not understood: expected a ranklaunch of this version"
+        msg = "the answer is not understood: the job runs another version of ranklaunch; ask with the job's own version"
         raise ConfigError(msg) from None
 
 
 def own_logs(env: Mapping[str, str]) -> str:
-    """Return the log folder of a job of this container."""
+    """Return the log folder of this container's job, by its environment."""
     reader = Reader(env, DiskFiles(), {}, disk.working_folder())
     disk.absolute(reader.get(LOG_DIR))
     return os.path.dirname(platforms.attempt_dir(reader))
 
 
 def _sockets(top: str) -> Iterator[str]:
-    """Yield the sockets below a folder, of the newest attempts first."""
+    """Yield the paths of sockets below a folder, the newest attempt first."""
     for _, folder in sorted(((_written(folder, folders.EVENTS), folder) for folder in _folders(top)), reverse=True):
         sockets = [os.path.join(folder, name) for name in sorted(_names(folder)) if _SOCKET.fullmatch(name)]
         yield from sockets or _elsewhere(folder)
 
 
 def _folders(top: str) -> Iterator[str]:
-    """Yield a folder, and those of jobs, nodes, attempts and restarts in it."""
+    """Yield a folder, and the folders of jobs, nodes, attempts and restarts in it."""
     for folder, names, _ in os.walk(top):
         yield folder
         is_deep = folder[len(top) :].count("/") >= DEEPEST
@@ -137,11 +146,11 @@ def _elsewhere(folder: str) -> Iterator[str]:
 
 
 class _SilentError(Exception):
-    """No answer from a socket. Its text: the job that runs there, "" for none that runs on this host."""
+    """No answer from a socket. Text: the reason, if a job may run on this host; else ""."""
 
 
 def _asked(path: str, question: Mapping[str, Any]) -> bytes:
-    """Return the answer. Raises _SilentError without one: also for a socket that a killed ranklaunch has left, or one of another host."""
+    """Return the answer. Raises _SilentError without an answer, also for a socket of a killed ranklaunch or of another host."""
     owner = -1
     try:
         with _connection(path) as connection:
@@ -155,21 +164,21 @@ def _asked(path: str, question: Mapping[str, Any]) -> bytes:
         raise _SilentError(msg) from None
     except BlockingIOError:  # too many clients wait
         owner = os.geteuid()
-    except PermissionError:  # a running job cannot be told from an ended one
-        whose = _owner(path)
-        raise _SilentError("" if whose is None else f"a job here, which may run, {_OTHERS.format(whose)}") from None
-    except (OSError, ValueError):  # ValueError: for a name that no file can have
+    except PermissionError:  # the job may be running, or may have ended
+        uid = _owner(path)
+        raise _SilentError("" if uid is None else f"a job here, which may run, {_OF_ANOTHER_USER.format(uid)}") from None
+    except (OSError, ValueError):  # ValueError: a path with a null byte
         pass
     if owner == -1:
         raise _SilentError
-    msg = f"the job that runs here is busy with others who ask it, or ends: ask again ({path})"
+    msg = f"the job that runs here is busy with other clients, or is ending: try again ({path})"
     if os.geteuid() not in (0, owner):
-        msg = f"the job that runs here {_OTHERS.format(owner)}"
+        msg = f"the job that runs here {_OF_ANOTHER_USER.format(owner)}"
     raise _SilentError(msg)
 
 
 def _connection(path: str) -> socket.socket:
-    """Return a connection to a socket, by way of its folder: a path of a socket has 107 bytes at most."""
+    """Return a connection to a socket. The address goes by a descriptor of the folder, since a socket's path has at most 107 bytes."""
     try:
         folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -187,7 +196,7 @@ def _connection(path: str) -> socket.socket:
 
 
 def _owner(path: str) -> int | None:
-    """Return the owner of a socket, or of the private folder that it is in."""
+    """Return the user id of the owner of a socket, or of its private folder; None if both are unknown."""
     for each in (path, os.path.dirname(path)):
         try:
             return os.lstat(each).st_uid
@@ -206,13 +215,13 @@ def _everything(connection: socket.socket) -> bytes:
 
 
 def _checked(data: bytes, path: str) -> dict[str, Any]:
-    """Raises ConfigError with the supervisor's refusal, WaitError if the refusal passes, and ConfigError for another version."""
+    """Return an answer. Raises ConfigError for a refusal or an invalid answer, and WaitError for a refusal that will pass."""
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        msg = f"{path}: what answers there is not understood"
+        msg = f"{path}: the answer is not understood: expected a socket of ranklaunch"
         raise ConfigError(msg)
     if "error" in answer:
         raise (WaitError if answer.get("passes") is True else ConfigError)(str(answer["error"]))

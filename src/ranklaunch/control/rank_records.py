@@ -1,7 +1,7 @@
 """Records of launchers and ranks of this node (ranklaunch.rankside), for `ranklaunch status`.
 
-A supervisor keeps little of each record, and reads few in one call: a second question soon after hears of the others. Secrets were
-hidden by the rank; whoever shows an exception hides them again.
+The supervisor keeps little of each record, and reads records for a short time in one call; a later question reads the rest. The rank
+has hidden secrets in its records; the code that prints an exception hides secrets again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_NAME = 60
 
 
 class _Head(NamedTuple):
-    """First Python of a rank. placed_by: what started the rank: ranklaunch, a launcher, "" for something else."""
+    """First Python process of a rank. placed_by: name of the launcher that started the rank, or ranklaunch; "" if unknown."""
 
     process: Identity
     parent: Identity
@@ -33,7 +33,7 @@ class _Head(NamedTuple):
 
 
 class Recorded:
-    """folder: of the records of one round."""
+    """Records of one round. folder: where they are."""
 
     def __init__(self, folder: str) -> None:
         self._files = Records(folder)
@@ -52,13 +52,13 @@ class Recorded:
             self._take(record, Identity(*record.process))
 
     def launchers(self) -> list[dict[str, Any]]:
-        """Return name, pid, argv, alive, and ended: the exit code that a launcher recorded, None for none."""
+        """Return name, pid, argv, alive and ended of each launcher. ended: the exit code that it recorded, None before."""
         result: list[dict[str, Any]] = []
-        left = MOST_LAUNCHERS
+        room = MOST_LAUNCHERS
         for process, launcher in self._launchers.items():
             value = {**launcher, "alive": _lives(process), "ended": self._codes.get(process)}
-            left -= len(json.dumps(value))
-            if left < 0:
+            room -= len(json.dumps(value))
+            if room < 0:
                 break
             result.append(value)
         return result
@@ -92,7 +92,7 @@ class Recorded:
             self._heads.setdefault(rank, []).append(_Head(process, parent, program, record.launcher))
 
     def _take_exception(self, record: Record, process: Identity) -> None:
-        """Keep the main thread's exception, else the newest: after that of another thread a process may go on."""
+        """Keep the main thread's exception, or without one the newest: a process may continue after an exception of another thread."""
         before = self._raised.get(process)
         text = exceptions.line(record)
         if text and (before is None or (before["from"] != "main" and (record.where == "main" or record.at > before["at"]))):
@@ -100,7 +100,7 @@ class Recorded:
             self._raised[process] = {"at": round(record.at, 3), "from": record.where, "thread": thread, "text": text}
 
     def _head(self, rank: int) -> _Head | None:
-        """Return one of several Pythons with this rank's number: one that lives and started no other of them."""
+        """Return one of several Python processes with this rank's number: a living one that started none of the others."""
         heads = [head for head in self._heads.get(rank, ()) if head.process not in self._launchers]
         parents = {head.parent for head in heads}
         leaves = [head for head in heads if head.process not in parents] or heads

@@ -1,4 +1,4 @@
-"""Requests to save: ranks get the signal and the file that their trainer knows, and go on."""
+"""Requests to save a checkpoint: ranks get the signal or the file that their trainer knows, and continue."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ranklaunch.supervise.record import Record
 from ranklaunch.system.bounded import Apart
 from ranklaunch.system.loop import Loop
 
-TOUCH_S = 0.5  # for the file, while nobody else is served; a client waits for 0.8
-AGAIN_S = 5.0  # a second request within this time counts as the same: a platform may warn every node of a job
+TOUCH_S = 0.5  # to touch the file; the supervisor does nothing else meanwhile, and all nodes must answer within 0.8 s
+AGAIN_S = 5.0  # a second request within this time counts as the same one: a platform may warn every node of a job
 MOST_NAMED = 64
 
 Offer = Callable[[int], tuple[bool, Sequence[str]]]
 
 
 class Saving:
-    """Requests to save. offer: signals rank processes with a handler; returns True if one has a handler, and the names of
-    ranks without one. ways: used for the last request."""
+    """Requests to save. offer: sends a signal to the rank processes that catch it; returns True if there is one, and the names of ranks
+    that do not catch the signal. ways: ways of the last request that reached a rank: the signal's name, "touching PATH"."""
 
     def __init__(self, offer: Offer, loop: Loop) -> None:
         self._offer = offer
@@ -32,14 +32,23 @@ class Saving:
         self.ways: tuple[str, ...] = ()
 
     def ask(self, save: Save, record: Record) -> dict[str, Any]:
-        """Ask the ranks to save. Return signal and file: the ways of the plan, "" for none. by: the ways with success. deaf: ranks
-        without a handler, not signalled. trouble: why the file could not be touched."""
+        """Ask the ranks to save. Return a dict:
+
+        | key | meaning |
+        | --- | --- |
+        | signal, file | the ways of the plan, "" for none |
+        | by | the ways that worked |
+        | deaf | ranks that do not catch the signal, and did not get it |
+        | trouble | why the file could not be touched, "" for no trouble |
+
+        Only `again`: True for a second request within AGAIN_S.
+        """
         now = self._loop.clock()
         if self._last is not None and now - self._last < AGAIN_S:
             return {"again": True}
         name = f"SIG{save.signal}" if save.signal else ""
-        reached, unheard = self._offer(int(signal.Signals[name])) if name else (False, [])
-        deaf = list(unheard)[:MOST_NAMED]
+        reached, not_catching = self._offer(int(signal.Signals[name])) if name else (False, [])
+        deaf = list(not_catching)[:MOST_NAMED]
         trouble = _touched(save.file) if save.file else ""
         self.ways = tuple(way for way, done in ((name, reached), (f"touching {save.file}", save.file and not trouble)) if done)
         if self.ways:
@@ -49,7 +58,7 @@ class Saving:
 
 
 def _touched(path: str) -> str:
-    """Touch a file, in a process apart. Return why that failed, "" for success."""
+    """Touch a file in a child process, since its mount may hang. Return the reason of a failure, "" for success."""
     try:
         answer = Apart(partial(_touch, path)).answer(TOUCH_S)
     except OSError as error:  # no process or descriptor left
@@ -58,7 +67,7 @@ def _touched(path: str) -> str:
 
 
 def _touch(path: str) -> bytes:
-    """Touch a regular file, or one that is not there. Return why that failed, b"" for success."""
+    """Touch a file, and create it if needed. Return the reason of a failure, b"" for success."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o644)
         try:

@@ -1,6 +1,6 @@
-"""Stacks of all ranks for `ranklaunch stacks`: node 0 has evidence taken, and hands on the findings of all nodes.
+"""Stacks of all ranks for `ranklaunch stacks`: node 0 has all nodes collect evidence, and returns the stacks to the asking node.
 
-Messages: "stacks" to node 0 from the asked node; "stacked" back to this node, a few ranks in each.
+Messages: "stacks" from the asking node to node 0; "stacked" back to this node, with a few ranks in each message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Answer = Callable[[Mapping[str, Any]], None]
 
 
 class Stacked:
-    """Stacks for all who ask this node. running: returns the attempt that runs."""
+    """Stacks for the clients of this node. running: returns the attempt that runs."""
 
     def __init__(self, nodes: Nodes, index: int, running: Callable[[], Attempt]) -> None:
         self._nodes = nodes
@@ -32,7 +32,7 @@ class Stacked:
         self._answers: list[Answer] = []
         self._ranks: list[Mapping[str, Any]] = []
         self._askers: set[int] = set()
-        # The attempts whose evidence is awaited by this node, and gathered as node 0: known by their lists of hearers.
+        # The attempts of the last question: of this node (_awaited), and of node 0 (_gathering). Known by their lists of listeners.
         self._awaited: object = None
         self._gathering: list[Callable[[Any], object]] = []
         if index == 0:
@@ -40,16 +40,22 @@ class Stacked:
         nodes.hear(STACKED, self._on_stacked)
 
     def ask(self, answer: Answer) -> None:
-        """answer: is called with ranks (rank, node, state, stack with the innermost frame first, file, exception); silent: nodes without an
-        answer in time; failed: nodes that could take no evidence, with node and why."""
+        """Ask for the stacks of all ranks. answer: is called with a dict:
+
+        | key | meaning |
+        | --- | --- |
+        | ranks | rank, node, state, stack (the innermost frame first), file, exception of each rank |
+        | silent | nodes without an answer in time |
+        | failed | node and why, for nodes that could collect no evidence |
+        """
         hearers = self._running().companions.hear_evidence
         self._answers.append(answer)
-        if len(self._answers) == 1 or self._awaited is not hearers:  # an attempt that has ended does not answer
+        if len(self._answers) == 1 or self._awaited is not hearers:  # a question to an ended attempt gets no answer
             self._awaited, self._ranks = hearers, []
             self._nodes.tell_node_0(STACKS, {})
 
     def _on_asked(self, node: int, body: object) -> None:
-        """As node 0, have evidence taken, and remember the node that asked."""
+        """As node 0, have evidence collected, and note the asking node."""
         companions = self._running().companions
         if not self._askers or self._gathering is not companions.hear_evidence:
             self._gathering = companions.hear_evidence
@@ -69,7 +75,7 @@ class Stacked:
             }  # fmt: skip
             try:
                 self._nodes.tell_nodes(STACKED, part, askers)
-            except WireError:  # they are in the folders
+            except WireError:  # too large; the stacks are in the files of the evidence
                 self._nodes.tell_nodes(STACKED, {**part, "ranks": []}, askers)
 
     def _on_stacked(self, node: int, body: Mapping[str, Any]) -> None:

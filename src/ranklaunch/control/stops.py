@@ -1,11 +1,11 @@
-"""Stops by a request: the ends of this node's ranks, the completion of a checkpoint, and the length of the platform's wait.
+"""Facts about a stop by request: how this node's ranks ended, if a checkpoint was completed, and how long the platform waited.
 
-Platforms do not report the time between their signal and the kill, and some document nothing. So during a stop a byte a second is
-appended to a file in the attempt's folder, and a last line after the end of all processes. A file without the last line is from a
-container killed so many seconds after the signal.
+Platforms do not report the time between their signal and the kill, and some document nothing. So during a stop the stop clock, a file in
+the attempt's folder, gets one dot each second, and a last line after the end of all processes. If the last line is missing, the
+container was killed as many seconds after the signal as the file has dots.
 
 Checkpoints are known by the trainer's own markers (RANKLAUNCH_PROGRESS_FILE). The markers at the request are compared with the
-markers at the end, so clocks of file servers do not matter. Markers may lie on a mount that hangs, so a child process looks at them.
+markers at the end, so clocks of file servers do not matter. Markers may be on a mount that hangs, so a child process reads them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
 
 ENDED_WELL = "ended well"  # topic: node 0's launcher reports that the ranks of all nodes ended with 0
-BEFORE_S = 0.5  # delay of a stop where a job names markers
+BEFORE_S = 0.5  # for the first look at markers, which delays the stop
 MOST_MARKS = 10_000
 
-Marks = Optional[Mapping[str, Sequence[int]]]  # by path: 1 for a file, time, inode and size; None: no markers, or no answer
+# By path: 1 for a file or 0 for a folder, mtime in nanoseconds, inode, size. None: no markers are configured, or no answer in time.
+Marks = Optional[Mapping[str, Sequence[int]]]
 
 
 class Stops(Companion):
+    """Plugin of an attempt that notes the facts of a stop for verdict.json."""
+
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._signal = 0
@@ -60,12 +63,12 @@ class Stops(Companion):
         self._saving = {rank for rank in self._attempt.launchers.living().values() if by_file or any(each.of(rank) for each in hearing)}
 
     def on_stop_of_another(self, number: int) -> None:
-        """As on_stop_request, without the clock: a platform counts from its signal to this node."""
+        """Note a stop without the stop clock: the platform's wait begins with its signal to this node."""
         self._signal, self._at = number, self._attempt.loop.clock()
-        self._before = look(self._attempt.plan.marks, BEFORE_S)  # before ranks hear of the stop: one may save at once
+        self._before = look(self._attempt.plan.marks, BEFORE_S)  # before the ranks are signalled: a rank may save at once
         self._ranks = dict(self._attempt.launchers.living())
         self._attempt.nodes.hear(ENDED_WELL, self._on_ended_well)
-        # A platform that signals all processes has told ranks whose launcher is gone, too.
+        # Also ranks whose launcher is gone: some platforms signal all processes themselves.
         self._catch = {rank for rank, process in self._ranks.items() if catches(process.pid, number)}
 
     def on_stop_request(self, number: int) -> None:
@@ -80,7 +83,7 @@ class Stops(Companion):
             self._clock = disk.append(os.path.join(self._attempt.record.folder, folders.stop_clock(node)))
             self._write(f"{name_of(self._signal)} {self._attempt.stopper.grace_s:g}\n")
             self._attempt.loop.after(1.0, self._tick)
-        except OSError:  # a full disk; the ranks are what counts now
+        except OSError:  # a full disk must not disturb the stop
             pass
 
     def _tick(self) -> None:
@@ -99,25 +102,32 @@ class Stops(Companion):
         self._over = True
         if self._signal:
             if self._attempt.plan.muster and self._launchers_ended_well(of_all_nodes=True):
-                self._attempt.nodes.tell_nodes(ENDED_WELL, None)  # other nodes know less of the ranks of node 0's launcher
+                self._attempt.nodes.tell_nodes(ENDED_WELL, None)  # other nodes do not see how node 0's launcher reports their ranks
             self._seconds = self._attempt.loop.clock() - self._at
             self._write("\nended\n")
             self._after = look(self._attempt.plan.marks) if self._before is not None else None
             self.close()
 
     def facts(self) -> Mapping[str, Any]:
-        """Return the facts of the stop for verdict.json. caught_by: ranks able to catch the signal, or the earlier request to
-        save. ended_by_themselves, killed: ranks alive at the request. saved: yes, no or unknown."""
+        """Return the facts of the stop for verdict.json.
+
+        | key | meaning |
+        | --- | --- |
+        | signal, seconds | of the request; time from it to the end of all processes |
+        | caught_by | ranks that catch the signal, or caught the earlier request to save |
+        | ended_by_themselves, killed | of the ranks alive at the request |
+        | saved | yes, no or unknown, see saved() |
+        """
         if not self._signal:
             return {}
         plan, ended = self._attempt.plan, self._attempt.children.ended
-        seen, ended_well = _ends(plan, ended), self._all_ended_well or self._launchers_ended_well()
+        ends, ended_well = _ends(plan, ended), self._all_ended_well or self._launchers_ended_well()
         by_us = {rank for rank, process in self._ranks.items() if process in self._attempt.stopper.killed - tree.refused.keys()}
-        killed = {rank for rank in self._ranks if (seen[rank][1] == signal.SIGKILL if rank in seen else rank in by_us)}
-        # Of other ranks nobody knows the end: mpirun may have killed them.
-        known = self._ranks.keys() if ended_well else self._ranks.keys() & (seen.keys() | by_us)
-        well = ended_well or all(seen.get(rank) in ((0, 0), (128 + self._signal, 0)) for rank in self._ranks)
-        caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._has_heard(process)]
+        killed = {rank for rank in self._ranks if (ends[rank][1] == signal.SIGKILL if rank in ends else rank in by_us)}
+        # The ends of other ranks are unknown: mpirun may have killed them.
+        known = self._ranks.keys() if ended_well else self._ranks.keys() & (ends.keys() | by_us)
+        well = ended_well or all(ends.get(rank) in ((0, 0), (128 + self._signal, 0)) for rank in self._ranks)
+        caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._catches(process)]
         stop = {
             "signal": name_of(self._signal),
             "caught_by": sorted(caught),
@@ -128,13 +138,15 @@ class Stops(Companion):
         }
         return {"stop": stop}
 
-    def _has_heard(self, rank: tree.Identity) -> bool:
+    def _catches(self, rank: tree.Identity) -> bool:
+        """Return True for a rank that was asked to save, or caught a signal of the stop."""
         return rank in self._saving or self._attempt.stopper.caught(rank)
 
     def _launchers_ended_well(self, *, of_all_nodes: bool = False) -> bool:
-        """Return True if launchers report exit code 0 for all of their ranks: after killing a rank, a launcher reports the kill.
+        """Return True if the launchers ended with 0 and reported no failure of a rank: a launcher that killed a rank reports this.
 
-        of_all_nodes: and some launcher has ranks on all nodes."""
+        of_all_nodes: True only if a launcher also has ranks on other nodes.
+        """
         launchers = [child for child in self._attempt.children.ended if child.role == LAUNCHER and child.launcher.starts_ranks]
         reach = any(child.launcher.CARRIERS for child in launchers) if of_all_nodes else bool(launchers)
         return reach and not any(child.failure_code or self._reports_failure(child) for child in launchers)
@@ -153,12 +165,12 @@ class Stops(Companion):
 
 
 def _ends(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, int]]:
-    """Return exit code and signal (0 for none) of ranks, as far as anybody knows: a launcher mostly reaps them before ranklaunch can look.
+    """Return exit code and signal (0 for none) by rank, as far as known: mostly a launcher reaps its ranks before ranklaunch can look.
 
-    ended: children of ranklaunch. A program that starts its ranks itself stands for the first of them.
+    ended: children of ranklaunch. A program that starts its ranks itself counts as the first of them.
     """
-    below = (each for child in ended if child.below for each in child.below.ended if each.status is not None and each.rank is not None)
-    ends: dict[int, tuple[int | None, int]] = {each.rank: (each.code, each.signal) for each in below if each.rank is not None}
+    watched = (each for child in ended if child.below for each in child.below.ended if each.status is not None and each.rank is not None)
+    ends: dict[int, tuple[int | None, int]] = {each.rank: (each.code, each.signal) for each in watched if each.rank is not None}
     for child in ended:
         rank = plan.job.node.first_rank if child.role == LAUNCHER and plan.runs == PROGRAM else child.process.rank
         if rank is not None:
@@ -166,11 +178,12 @@ def _ends(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, int
     return ends
 
 
-def saved(before: Marks, after: Marks, heard: Collection[int], killed: Collection[int], *, any_rank: bool, all_well: bool) -> str:
+def saved(before: Marks, after: Marks, caught: Collection[int], killed: Collection[int], *, any_rank: bool, all_well: bool) -> str:
     """Return "yes", "no" or "unknown" for a checkpoint completed between two looks at the markers.
 
-    heard, killed: ranks able to catch the request, and ranks killed after it. all_well: no rank may have failed or been
-    killed. A file is written when all is there; a folder is made first, so a new one is a checkpoint only then.
+    caught, killed: ranks that catch the request, and ranks killed after it. any_rank: a rank was alive at the request. all_well: no rank
+    may have failed or been killed. A new or changed file means a complete checkpoint: trainers write it last. A folder is made first, so
+    a new folder means a checkpoint only if all_well.
     """
     new = None
     if before is not None and after is not None:
@@ -178,11 +191,11 @@ def saved(before: Marks, after: Marks, heard: Collection[int], killed: Collectio
     if new and any(is_file or all_well for is_file, *_ in new):
         return "yes"
     in_vain = new == [] and killed
-    return "no" if (any_rank and not heard) or in_vain else "unknown"
+    return "no" if (any_rank and not caught) or in_vain else "unknown"
 
 
 def look(patterns: Sequence[str], seconds: float = LOOK_S) -> Marks:
-    """Return the markers; None for no patterns, no answer in time, or if no process or descriptor is left."""
+    """Return the markers that match; None without patterns, without an answer in time, or if no process or descriptor is left."""
     try:
         answer = Apart(partial(_marks, patterns)).answer(seconds) if patterns else None
     except OSError:

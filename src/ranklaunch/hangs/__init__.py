@@ -1,1 +1,1 @@
-"""A running job, looked at from outside: whether anything of it moves."""
+"""Watch of a running job from outside: hangs, slow steps, and broken expectations about its output."""

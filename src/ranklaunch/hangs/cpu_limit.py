@@ -1,4 +1,4 @@
-"""CPU time limits within this process: users' patterns on lines of their ranks may take for ever."""
+"""CPU time limit for a block of this process: a user's regular expression may take for ever on a line of output."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import NoReturn
 
 
 class TooLongError(Exception):
-    pass
+    """The block has used up its CPU time."""
 
 
 @contextlib.contextmanager
 def cpu(seconds: float) -> Iterator[None]:
     """Raise TooLongError in the block after so many seconds of CPU time. Raises OSError if no descriptor is left.
 
-    The loop hears of other signals afterwards, but not of the alarm: it would be a stop request to the loop."""
+    The event loop gets other signals after the block, but not SIGPROF, which would be a stop request to the loop.
+    """
     readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     wakeup = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     handler = signal.signal(signal.SIGPROF, _too_long)
@@ -26,7 +27,7 @@ def cpu(seconds: float) -> Iterator[None]:
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_PROF, *timer)  # the alarm comes once at most, and here at the latest
+            signal.setitimer(signal.ITIMER_PROF, *timer)  # SIGPROF comes at most once, and here at the latest
     finally:
         signal.signal(signal.SIGPROF, handler)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)

@@ -5,10 +5,10 @@ Rules, each with its limit:
 2. Before the first step, once a rank has printed anything: the same, but a busy core is a sign of life, because of compilers.
 3. Before the first step, while nothing was printed or cores are busy: first_step_s without a move, full cores aside.
 4. Ranks with printed steps are silent for five times the longest gap (at least hang_s) and move nothing but CPUs and devices.
-5. An exception has ended a rank's program, and all have been silent since for hang_s, whatever their CPUs do.
+5. An exception has ended a rank's program, and since then all ranks have been silent for hang_s, whatever their CPUs do.
 
-"For so long" means five windows in a row: one burst spoils one window, not the whole time, and one pause makes no five. A signal
-absent on a node is left out. A node without contact never counts as silent, unless its ranks had ended before.
+A limit means five windows in a row, each a fifth of the limit. So a short burst spoils one window only, and a short pause is no hang.
+A signal that a node does not have is left out. A node without contact never counts as silent, unless its ranks had ended before.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ranklaunch.hangs.sample import CPU, DEBUGGER, DEVICES, IO, LEAST_CPU, OUTPU
 from ranklaunch.hangs.suspicion import Raised
 
 WINDOWS = 5
-GAPS = 5.0  # times the longest between steps
-LATE = 2.5  # windows, after which a node's last word says nothing of now
-ALMOST = 0.98  # windows are as long as timers make them
+GAPS = 5.0  # rule 4: limit as a multiple of the longest gap between steps
+LATE = 2.5  # windows, after which a node's last frame is too old
+ALMOST = 0.98  # tolerance: windows are as long as timers make them
 WARNING, ALARM, OVER = "warning", "alarm", "over"
 HANG_S, FIRST_STEP_S = "RANKLAUNCH_HANG_S", "RANKLAUNCH_FIRST_STEP_S"
-_LIFE = (OUTPUT, IO, TRAFFIC, DEBUGGER, START)  # of what is silent, whatever its CPUs and devices do
+_LIFE = (OUTPUT, IO, TRAFFIC, DEBUGGER, START)  # signs of life for rules 4 and 5: all but CPUs and devices
 
 
 class Limits(NamedTuple):
@@ -44,9 +44,16 @@ class Limits(NamedTuple):
 
 
 class Change(NamedTuple):
-    """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's
-    clock. signals: the watched signals without a move; of OVER: the signals that moved. rule: the broken rule of the user's, "" for a
-    standstill; number: its place among the rules. limit_s: seconds until the alarm, by the setting of this name."""
+    """Change of the detector's state.
+
+    | field | meaning |
+    | --- | --- |
+    | kind | WARNING after half of the limit, ALARM after the whole, OVER when the job moves again |
+    | since | time of the last sign of life, by the caller's clock |
+    | signals | watched signals that did not move; for OVER, signals that moved |
+    | rule, number | the user's broken rule as a message, and its place among the rules; "" and None for a standstill |
+    | limit_s, setting | limit in seconds, and the setting that it comes from |
+    """
 
     kind: str
     since: float
@@ -58,8 +65,8 @@ class Change(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """Time without a sign of life, and the limit that applies. since: by the detector's clock. share: of the limit. name: of the setting
-    that the limit comes from."""
+    """Time without a sign of life. share: this time as a part of the limit. since: by the caller's clock. name: setting that the limit
+    comes from."""
 
     share: float
     since: float
@@ -68,7 +75,7 @@ class Silence(NamedTuple):
 
 
 class _Still:
-    """Windows in a row without a sign of some kind. since: the beginning of the first, None where the last window has a sign."""
+    """Windows in a row without a sign of life. since: begin of the first one; None if the last window has a sign."""
 
     def __init__(self) -> None:
         self.since: float | None = None
@@ -80,10 +87,11 @@ class _Still:
 
 
 class _Node:
-    """idle: no sign, and no busy core. still: no sign but full cores. silent: no sign but CPUs and devices."""
+    """State of a node. Windows in a row without a sign of life: idle, where a busy core is a sign; still, where a full core is none;
+    silent, where CPUs and devices are none."""
 
     def __init__(self) -> None:
-        self.heard_at: float | None = None
+        self.heard_at: float | None = None  # time of its last frame
         self.idle, self.still, self.silent = _Still(), _Still(), _Still()
         self.moved: frozenset[str] = frozenset()
         self.frame: Frame | None = None
@@ -91,14 +99,15 @@ class _Node:
     @property
     def has_ended(self) -> bool:
         """True if no rank of the node lived at its last frame: it may have left the job."""
-        return self.frame is not None and not any(seen.state for seen in self.frame.ranks)
+        return self.frame is not None and not any(sample.state for sample in self.frame.ranks)
 
 
 class Detector:
-    """nodes: all of which something must be heard. began: when the job was launched. Times are the caller's seconds."""
+    """Detector for one job. nodes: nodes that must send frames. began: time of the launch. rules: the user's, of RANKLAUNCH_EXPECT. Times
+    are seconds of the caller's clock."""
 
     def __init__(self, nodes: Collection[int], limits: Limits, began: float, rules: Sequence[Expected] = ()) -> None:
-        self.begun = False  # a step was seen, or there was time for one
+        self.begun = False  # True after the first step, or after first_step_s
         self._has_printed = False
         self._limits = limits
         self._began = began
@@ -111,7 +120,7 @@ class Detector:
         self._gap = 0.0
 
     def raised(self, now: float) -> dict[int, Raised]:
-        """Return the exceptions since which all ranks are silent, by rank. Peers may have finished the step in which they were."""
+        """Return the exceptions after which all ranks have been silent, by rank. Peers may have finished their step after an exception."""
         since = self._silent_since()
         if since is None:
             return {}
@@ -140,15 +149,15 @@ class Detector:
         return [*self._expected(frame, now), *self._judge(now)]
 
     def _learn(self, frame: Frame, now: float) -> None:
-        self._gap = max([self._gap, *(seen.gap for seen in frame.ranks)])
-        self._has_printed = self._has_printed or any(seen.printed for seen in frame.ranks)
-        stepped = any(seen.step >= 0 for seen in frame.ranks)
+        self._gap = max([self._gap, *(sample.gap for sample in frame.ranks)])
+        self._has_printed = self._has_printed or any(sample.printed for sample in frame.ranks)
+        stepped = any(sample.step >= 0 for sample in frame.ranks)
         self.begun = self.begun or stepped or now - self._began >= self._limits.first_step_s * ALMOST
 
     # Nothing moves
 
     def silence(self, now: float) -> Silence:
-        """Return the silence that is nearest to an alarm; a share of 0 where something moves, or a node is not heard."""
+        """Return the silence that is nearest to an alarm; a share of 0 if something moves, or a node sends no frames."""
         rules = self._flat_rules()
         _, limit_s, name = rules[-1]
         silences = [Silence(0.0, self._began, limit_s, name)]
@@ -168,15 +177,15 @@ class Detector:
         return [node for node in self._nodes.values() if not node.has_ended] or [*self._nodes.values()]
 
     def _flat_rules(self) -> list[tuple[str, float, str]]:
-        """Return the applicable rules of 1 to 3: the counting windows, limit and setting of each. The last has the limit if nothing moves
-        from now on."""
+        """Return those of rules 1 to 3 that apply now, each as (kind of windows, limit, setting). The last one gives the limit if nothing
+        moves from now on."""
         hang_s, first_step_s = self._limits
         if self.begun:
             return [("still", hang_s, HANG_S)]
         return [("still", first_step_s, FIRST_STEP_S), *([("idle", hang_s, HANG_S)] if self._has_printed else [])]
 
     def _lasting(self, windows: str, limit_s: float, name: str, now: float) -> Iterator[Silence]:
-        """Yield the time for which no rank of any node has moved."""
+        """Yield the silence of all nodes by one kind of windows; nothing if a node has moved."""
         stills: list[_Still] = [getattr(node, windows) for node in self._working]
         since = [each.since for each in stills if each.since is not None]
         if len(since) == len(stills):
@@ -197,32 +206,32 @@ class Detector:
             yield Change(OVER, now, signs)
 
     def _signs(self, now: float) -> tuple[str, ...]:
-        """Return the signs of life in the last windows. A node that is not heard gives none, so its silence ends no alarm."""
+        """Return the signs of life in the last windows. Without signs an alarm does not end, so a node without contact ends none."""
         signs = {sign for node in self._nodes.values() for sign in node.moved}
         return tuple(sorted(signs | ({OUTPUT} if self._is_expected(now) else set())))
 
     def _silent_since(self) -> float | None:
-        """Return since when all nodes are silent; None where one is not."""
+        """Return the time since which all nodes are silent; None if one is not."""
         since = [node.silent.since for node in self._working if node.silent.since is not None]
         return max(since) if len(since) == len(self._working) else None
 
     def _misses_some(self, now: float) -> bool:
-        """Return True if exceptions have ended the programs of some ranks, and not of all: the others may wait for them."""
-        ranks = {seen.rank for frame in self.frames.values() for seen in frame.ranks}
+        """Return True if exceptions have ended the programs of some ranks, but not of all: the others may wait for them."""
+        ranks = {sample.rank for frame in self.frames.values() for sample in frame.ranks}
         return 0 < sum(each.sure for each in self.raised(now).values()) < len(ranks)
 
     def _is_heard(self, node: _Node, now: float) -> bool:
         return node.heard_at is not None and now - node.heard_at < LATE * self._limits.window_s
 
     def _silent(self) -> tuple[str, ...]:
-        """Return the signals that were looked at and did not move."""
+        """Return the watched signals that did not move."""
         frames = self.frames.values()
-        ranks = [seen for frame in frames for seen in frame.ranks]
-        cores = [seen.cpu for seen in ranks if seen.cpu is not None]
+        samples = [sample for frame in frames for sample in frame.ranks]
+        cores = [sample.cpu for sample in samples if sample.cpu is not None]
         looked_at = {
             OUTPUT: True,
-            IO: any(seen.io is not None for seen in ranks),
-            CPU: bool(cores) and max(cores) < LEAST_CPU,  # full cores are no sign of life, and not idle either
+            IO: any(sample.io is not None for sample in samples),
+            CPU: bool(cores) and max(cores) < LEAST_CPU,  # with a full core, the message must not list CPU as silent
             TRAFFIC: any(frame.traffic is not None for frame in frames),
             DEVICES: any(frame.devices is not None for frame in frames),
         }
@@ -232,13 +241,14 @@ class Detector:
     # Rules of the user
 
     def _is_expected(self, now: float) -> bool:
-        """Return True if a line of an `every` rule has come in time: the user knows better how long the job may be silent."""
+        """Return True if a line of an `every` rule has come in time: such a rule replaces the limits for silence."""
         return any(
             rule.kind == expect.EVERY and number in self._matched and now - self._matched[number] < rule.seconds
             for number, rule in enumerate(self._rules)
         )
 
     def _expected(self, frame: Frame, now: float) -> Iterator[Change]:
+        """Yield the changes that follow from the user's rules."""
         for number, (rule, state) in enumerate(zip(self._rules, frame.rules)):
             if rule.limit:
                 yield from self._limited(number, rule, now)
@@ -265,7 +275,7 @@ class Detector:
         return f"{rule.shown}, but a line{by} has {state.wrong!r}" if state.wrong else ""
 
     def _overdue(self, number: int, rule: Expected, now: float) -> str:
-        """Return why a `by` or `every` rule is broken, "" if it is kept. A node that was never heard may have the line."""
+        """Return why a `by` or `every` rule is broken; "" if it is kept, or while a node has sent no frame: it may have the line."""
         last = self._matched.get(number)
         late = now - (self._began if last is None else last) >= rule.seconds
         if not late or (rule.kind == expect.BY) != (last is None) or any(node.heard_at is None for node in self._nodes.values()):
@@ -286,7 +296,7 @@ class Detector:
             yield self._keep(number, now, f"{rule.shown}: the limit is kept again")
 
     def _breached(self, rule: Expected, breach: Rule, node: int) -> str:
-        # Node 0 may have the output of ranks of other nodes.
+        # Not always the reporting node: node 0 may read the output of other nodes' ranks.
         runs_on = max((number for number, frame in self.frames.items() if breach.rank in ranks_of(frame)), default=node)
         bound = "" if breach.bound is None else f"; the limit is {breach.bound:.6g}"
         lasts = f"; no value has kept the limit for {breach.age_s:.0f} s" if rule.limit and rule.limit.hold_s else ""
@@ -300,7 +310,7 @@ def _age(breach: tuple[int, Rule]) -> float:
 
 def moved(frame: Frame, begun: bool) -> set[str]:
     """Return the signs of life of a node's ranks."""
-    result = {sign for seen in frame.ranks for sign in moving(seen, begun)}
+    result = {sign for sample in frame.ranks for sign in moving(sample, begun)}
     if frame.traffic:
         result.add(TRAFFIC)
     if frame.devices:

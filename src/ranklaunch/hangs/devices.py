@@ -1,4 +1,4 @@
-"""Accelerators of a node, by the tools that know them: nvidia-smi and npu-smi."""
+"""Accelerators of a node, by the output of nvidia-smi and npu-smi."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ranklaunch.hangs.sample import Device
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.loop import Loop
 
-# Commands: the state of each device, its used memory alone, and all that is known of the devices.
+# Commands for the state of each device, for its used memory only, and for everything about the devices.
 NVIDIA = (
     "nvidia-smi", "--query-gpu=utilization.gpu,memory.used,power.draw,power.limit,utilization.memory", "--format=csv,noheader,nounits",
 )  # fmt: skip
 NVIDIA_MEMORY = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
 NVIDIA_ALL = ("nvidia-smi", "-q")
-ASCEND = ("npu-smi", "info")  # for all three
+ASCEND = ("npu-smi", "info")  # for all three purposes
 # The second line of each chip in npu-smi's table: its bus, then the use of its cores, its memory and its HBM.
 _CHIP = re.compile(r"\|\s*[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*\|\s*(\d+)\s+(\d+)\s*/\s*\d+(?:\s+(\d+)\s*/\s*\d+)?")
 LIMIT_S = 5.0
@@ -56,9 +56,9 @@ def found(name: str, env: Mapping[str, str]) -> str:
 
 
 class Tool:
-    """Program for repeated questions, with at most one copy at a time. A copy without an answer in time is killed.
+    """Program that is run again and again, one process at a time. A process without an end within LIMIT_S is killed.
 
-    hear: called with the output of a copy after its end.
+    hear: called with the output of a process after its end.
     """
 
     def __init__(self, argv: tuple[str, ...], env: Mapping[str, str], loop: Loop, hear: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-r"""Rules of RANKLAUNCH_EXPECT: expectations about a job's output, unknown to any detector. Computes only.
+r"""Rules of RANKLAUNCH_EXPECT: the user's expectations about a job's output. Pure.
 
 Rules are separated by semicolons. Each is a regular expression, and an expectation about the matching lines:
 
@@ -23,17 +23,17 @@ LEAST_VALUES = 20  # values of a rank before its median counts
 MOST_VALUES = 200  # values that the median is taken of: the rank's last that kept the limit
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_AROUND, _BEHIND = " \t'\"", " \t'\",;%)]}"  # what programs write beside a number
+_AROUND, _BEHIND = " \t'\"", " \t'\",;%)]}"  # characters around, and after, a number in output
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
 _DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*(s|min|m|h)?"
 _VALUE = r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,3})?"
 _TIMED = re.compile(rf"(?s)(.*\S)\s+(by|every)\s+{_DURATION}")
 _NUMBERED = re.compile(r"(?s)(.*\S)\s+is\s+(?:a\s+)?number")
-# The first group takes all it can, so the operator is the last one with blanks around it, whatever the expression has.
+# The first group is greedy, so the operator is the last one with blanks around it: the expression may have operators too.
 _LIMITED = re.compile(rf"(?s)(.*\S)\s+((<=?|>=?)\s+({_VALUE})(\s*x\s+median)?(?:\s+for\s+{_DURATION})?)")
 _LITERAL = re.compile(r"[\w\s:=/-]+")  # an expression that matches itself alone
 
-# The form that a rule without one comes nearest to, and an example of it: the first whose signs the rule has.
+# For messages about an invalid rule: a pattern, the form that the user probably meant, and an example. The first match counts.
 _FORMS = (
     (r"median|[<>]=?\s*[0-9.]+\s*x", "REGEX < Kx median", r"grad_norm (\S+) < 50x median"),
     (r"[<>].*\sfor\b|\sfor\s+[0-9]", "REGEX > NUMBER for N s, m or h", r"tflops (\S+) > 200 for 10m"),
@@ -46,8 +46,8 @@ _FORMS = (
 
 
 class Limit(NamedTuple):
-    """number: the bound, or with `of_median` the factor for the median. hold_s: seconds during which every value must break the limit.
-    text: as written by the user."""
+    """Limit for values. number: the bound, or with of_median the factor for the median. hold_s: seconds during which every value must
+    break the limit. text: as written by the user."""
 
     compare: str
     number: float
@@ -57,9 +57,17 @@ class Limit(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """kind: BY: a first match within so many seconds of the launch. EVERY: from the first match on, another within so many seconds each
-    time. NUMBER: the first group, or else the last word of the match, is a finite number each time. LIMIT: the same is a number that
-    keeps the limit."""
+    """Rule of the user, about lines that match `pattern`.
+
+    | kind | expectation |
+    | --- | --- |
+    | BY | a first match within `seconds` of the launch |
+    | EVERY | after the first match, another one within `seconds` each time |
+    | NUMBER | the value of each match is a finite number |
+    | LIMIT | the value of each match keeps `limit` |
+
+    The value is the first group, or without groups the last word of the match.
+    """
 
     pattern: re.Pattern[str]
     kind: str
@@ -68,31 +76,32 @@ class Expected(NamedTuple):
 
     @property
     def shown(self) -> str:
+        """The rule for messages."""
         if self.limit:
             return f"{self.pattern.pattern} {self.limit.text}"
         return f"{self.pattern.pattern} {self.kind}{f' {self.seconds:g}s' if self.seconds else ''}"
 
     @property
     def is_of_values(self) -> bool:
-        """True for a rule that a value breaks: the job goes on, so neither stacks nor silence explain the breach."""
+        """True for a rule about values: the ranks run on after a breach, so stacks do not explain it."""
         return self.kind in (NUMBER, LIMIT)
 
     def value(self, line: str) -> str | None:
-        """Return the text of the first group, or else the last word of the match; None without a match."""
+        """Return the value in a line, as text; None without a match."""
         match = self.pattern.search(line)
         if not match:
             return None
         return (match[1] if match.re.groups else re.split(r"[\s:=]+", match[0])[-1]) or ""
 
     def wrong(self, line: str) -> str | None:
-        """Return the text that stands in place of a number; None for a number, and without a match."""
+        """Return the value in a line if it is no finite number; None for a number, and without a match."""
         text = self.value(line)
         value = number(text) if text is not None else 0.0
         return None if value is not None and math.isfinite(value) else text
 
 
 def parse(text: str) -> tuple[Expected, ...]:
-    """Raises ValueError with the form that was expected."""
+    """Return the rules in a text. Raises ValueError with the expected form of a wrong rule."""
     rules = tuple(_rule(rule.strip()) for rule in re.split(r"(?<!\\)[;\n]", text) if rule.strip())
     if len(rules) > MOST_RULES:
         msg = f"expected {MOST_RULES} rules at most"
@@ -148,8 +157,8 @@ def _error(written: str, problem: str) -> ValueError:
 
 
 class Breach(NamedTuple):
-    """value: as the rank wrote it. since: time of the first value of the run. bound: the multiple of the median that the value broke, None
-    for a fixed number."""
+    """Breach of a limit. value: as the rank wrote it. since: time of the first value of the run. bound: the multiple of the median that
+    was broken; None for a fixed bound."""
 
     value: str
     since: float
@@ -157,7 +166,7 @@ class Breach(NamedTuple):
 
 
 def number(text: str) -> float | None:
-    """Return the number that a program wrote (1,234 and 95.2% and '0.5', too), perhaps inf or nan; None for other text."""
+    """Return the number in a text as programs write it (1,234 or 95.2% or '0.5'), perhaps inf or nan; None for other text."""
     bare = _bare(text)
     try:
         return float(bare.replace(",", "") if _THOUSANDS.fullmatch(bare) else bare)
@@ -183,7 +192,7 @@ class _Median:
             del self._sorted[bisect.bisect_left(self._sorted, self._values.popleft())]
 
     def times(self, factor: float) -> float | None:
-        """Return the multiple; None before LEAST_VALUES values, and for a median of 0 or less, which has no sensible multiples."""
+        """Return the multiple of the median; None before LEAST_VALUES values, and for a median of 0 or less (no sensible multiples)."""
         if len(self._sorted) < LEAST_VALUES:
             return None
         half = len(self._sorted) // 2
@@ -200,7 +209,7 @@ class _OnRank:
         self._median = _Median()
 
     def feed(self, limit: Limit, value: float, text: str, at: float) -> Breach | None:
-        """Return a breach if the run that the value belongs to is long enough."""
+        """Take a value. Return a breach if the value breaks the limit and its run is long enough."""
         bound = self._median.times(limit.number) if limit.of_median else limit.number
         if math.isfinite(value) and (bound is None or _COMPARED[limit.compare](value, bound)):
             self.since = None
@@ -220,23 +229,24 @@ class OnNode:
         self._limit = limit
         self._ranks: dict[int, _OnRank] = {}
         self._breaches: dict[int, Breach] = {}
-        self._recovered: set[int] = set()  # ranks whose breach is over, and is still to be reported
+        self._recovered: set[int] = set()  # ranks whose breach is over and not yet reported
 
     def feed(self, rank: int, text: str, at: float) -> None:
         """Judge a value. Text that is no number neither keeps nor breaks a limit."""
         value = number(text)
         if value is None:
             return
-        known = self._ranks.setdefault(rank, _OnRank())
-        breach = known.feed(self._limit, value, text, at)
+        on_rank = self._ranks.setdefault(rank, _OnRank())
+        breach = on_rank.feed(self._limit, value, text, at)
         if breach:
             self._breaches.setdefault(rank, breach)
             self._recovered.discard(rank)
-        elif known.since is None and rank in self._breaches:
+        elif on_rank.since is None and rank in self._breaches:
             self._recovered.add(rank)
 
     def report(self) -> tuple[int, Breach] | None:
-        """Return the earliest breach that stands or stood since the last report, with its rank. A breach that is over is forgotten."""
+        """Return the earliest breach since the last report, with its rank; None for none. A breach that is over is reported once more, then
+        forgotten."""
         first = min(((breach.since, rank) for rank, breach in self._breaches.items()), default=None)
         earliest = (first[1], self._breaches[first[1]]) if first else None
         for rank in self._recovered:

@@ -1,4 +1,7 @@
-"""Frames: messages of a node to node 0 about a window. Short: a message of the muster holds 128 KiB, and a node may have 1,024 ranks."""
+"""Frames: messages of a node to node 0, each about one window.
+
+Frames are short: a message of the muster has at most 128 KiB, and a node may have 1,024 ranks.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,19 @@ from ranklaunch.hangs.suspicion import Raised
 T = TypeVar("T")
 MOST_RANKS = 1500  # of a frame; further ranks are left out
 MOST_TEXT = 80
-MOST_RAISED, MOST_TOLD = 64, 4  # exceptions in a frame, and of these with their tracebacks
+MOST_RAISED, MOST_TOLD = 64, 4  # exceptions in a frame, and exceptions with their tracebacks, at most
 MOST_OF_TRACEBACK, MOST_OF_LINE = 1000, 200  # characters
 
 
 class Rule(NamedTuple):
-    """State of one rule of RANKLAUNCH_EXPECT on a node. age_s: seconds since the last match, None for none. wrong: the text in place of a
-    number, and its rank. Of a limit: the value of the earliest breach, and age_s: seconds since its first value. bound: the broken
-    multiple of the median, None for a fixed number."""
+    """State of one rule of RANKLAUNCH_EXPECT on a node.
+
+    | field | rule about lines (BY, EVERY, NUMBER) | limit (LIMIT) |
+    | --- | --- | --- |
+    | age_s | seconds since the last match, None for none | seconds since the first value of the earliest breach |
+    | wrong, rank | text in place of a number, and its rank | value of the earliest breach, and its rank |
+    | bound | None | the broken multiple of the median, None for a fixed bound |
+    """
 
     age_s: float | None = None
     wrong: str = ""
@@ -28,8 +36,11 @@ class Rule(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """traffic, devices: True if there was any, or any worked. hears: True if a rank can catch SIGTERM. None for these: unknown.
-    raised: of ranks whose output is here, wherever they run."""
+    """Window of one node.
+
+    traffic: True if the ranks exchanged data with others. devices: True if a device worked. hears: True if a rank can catch SIGTERM. None
+    for these three: unknown. raised: exceptions of ranks whose output this node reads, also of ranks on other nodes.
+    """
 
     seconds: float
     ranks: tuple[Seen, ...]
@@ -41,21 +52,21 @@ class Frame(NamedTuple):
 
 
 def ranks_of(frame: Frame) -> set[int]:
-    return {seen.rank for seen in frame.ranks if seen.rank is not None}
+    return {sample.rank for sample in frame.ranks if sample.rank is not None}
 
 
 def own(planned: Mapping[int, Collection[int]], spoken: Mapping[int, Collection[int]]) -> Callable[[int, int], bool]:
-    """Return a function of a node and a rank, True if the node may speak of the rank.
+    """Return a function of a node and a rank: True if the node's report about the rank counts.
 
-    planned: ranks of each node. spoken: ranks mentioned by each node. A node alone speaks of its ranks if it has spoken of
-    any of them, or of none at all. If ranks are numbered in another way than planned, as by torchrun's c10d, a node speaks
-    of other nodes' ranks only.
+    planned: ranks of each node by the plan. spoken: ranks that each node has reported. Only the planned node may report a rank, if it has
+    reported any of its planned ranks, or no rank at all. Otherwise every node may: a launcher such as torchrun's c10d numbers ranks in
+    another way than planned.
     """
     return _Speakers(planned, spoken).may_speak
 
 
 class _Speakers:
-    """Owners of ranks, by the plan, and the nodes that alone speak of theirs."""
+    """Planned node of each rank, and the nodes whose reports about their planned ranks are the only ones that count."""
 
     def __init__(self, planned: Mapping[int, Collection[int]], spoken: Mapping[int, Collection[int]]) -> None:
         self._owner = {rank: node for node, ranks in planned.items() for rank in ranks}
@@ -68,14 +79,16 @@ class _Speakers:
 
 
 def packed(frame: Frame) -> dict[str, Any]:
-    """Return a frame as JSON has it. Booleans in rows are 0 and 1, to save space."""
-    cut = [each._replace(said=each.said[-MOST_OF_TRACEBACK:], line=each.line[:MOST_OF_LINE]) for each in frame.raised[:MOST_RAISED]]
+    """Return a frame as JSON. Booleans in rows are 0 and 1, to save space."""
+    cut = [
+        each._replace(traceback=each.traceback[-MOST_OF_TRACEBACK:], line=each.line[:MOST_OF_LINE]) for each in frame.raised[:MOST_RAISED]
+    ]
     return {
         **frame._asdict(),
         "seconds": round(frame.seconds, 2),
-        "ranks": [_row(seen) for seen in frame.ranks[:MOST_RANKS]],
+        "ranks": [_row(sample) for sample in frame.ranks[:MOST_RANKS]],
         "rules": [_row(rule._replace(wrong=rule.wrong[:MOST_TEXT])) for rule in frame.rules],
-        "raised": [_row(each if number < MOST_TOLD else each._replace(said="", line="")) for number, each in enumerate(cut)],
+        "raised": [_row(each if number < MOST_TOLD else each._replace(traceback="", line="")) for number, each in enumerate(cut)],
     }
 
 
@@ -84,7 +97,7 @@ def _row(values: Iterable[Any]) -> list[Any]:
 
 
 def unpacked(body: Any) -> Frame:
-    """Raises ValueError, TypeError or LookupError for a body of another form: nodes may send anything."""
+    """Return the frame in a message. Raises ValueError, TypeError or LookupError for another form: nodes may send anything."""
     return Frame(
         seconds=_amount(body["seconds"]),
         ranks=tuple(_seen(row) for row in body["ranks"]),

@@ -1,4 +1,4 @@
-"""Hang watch, a companion of an attempt: each node looks at its ranks by one timer, and reports each window to node 0."""
+"""Hang watch, a plugin of an attempt: each node looks at its ranks by a timer, and reports each window to node 0."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ranklaunch.verdict import folders
 if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
 
-RESTS = 2  # looks
+RESTS = 2  # looks left out after the collection of evidence
 
 
 class Watching(Companion):
     """Watch of one node, from the launch to the end."""
 
     def __init__(self, attempt: Attempt) -> None:
-        self._of = attempt
+        self._attempt = attempt
         plan = attempt.plan
         self._limits = Limits(plan.watch.hang_s, plan.watch.first_step_s)
         self._looks = max(2, round(self._limits.window_s / plan.watch.look_s))
@@ -39,15 +39,15 @@ class Watching(Companion):
         self._uncaught = Uncaught(folders.records(attempt.record.folder, plan.job.node_index))
         self._window = Window()
         self._count = 0
-        self._rests = 0  # looks that are left out, since evidence was being taken
-        self._ranks: list[Identity] = []  # that live
-        self._devices: list[list[Device]] = []  # what the tool has said, the last two times
+        self._rests = 0  # looks that are still to be left out
+        self._ranks: list[Identity] = []  # living ranks
+        self._devices: list[list[Device]] = []  # the last two answers of the tool
         self._hang: dict[str, Any] | None = None
         self._judging: Judging | None = None  # on node 0
-        self._recorded = "over"  # text of the last event about a hang
+        self._recorded = "over"  # text of the last announcement about a hang
         self._tool: devices.Tool | None = None
         now = attempt.loop.clock()
-        launched_at = now - plan.watch.look_s  # before that nobody looks
+        launched_at = now - plan.watch.look_s  # the first look comes look_s after the launch
         self._heard = Heard(expect.parse(plan.watch.expect))
         attempt.nodes.hear(HANG, self._on_hang)
         if self._here == 0 or not plan.muster:
@@ -55,12 +55,12 @@ class Watching(Companion):
         if plan.job.accelerator in devices.TOOLS:
             argv, self._parse = devices.TOOLS[plan.job.accelerator]
             self._tool = devices.Tool(argv, attempt.around.env, attempt.loop, self._on_devices)
-        self._began_at, self._traffic = now, traffic()  # of the window, of which all looks but the first are still to come
+        self._began_at, self._traffic = now, traffic()  # begin of the window
         self._look()
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return the last steps of ranks."""
-        return {rank: _told(each.last.place, each.seconds) for rank, each in self._heard.steps.items() if each.last}
+        """Return the last step of each rank."""
+        return {rank: _step_fields(each.last.place, each.seconds) for rank, each in self._heard.steps.items() if each.last}
 
     def present(self) -> Mapping[str, Any]:
         hang = {**self._hang, "reason": self._recorded} if self._hang else None
@@ -77,24 +77,27 @@ class Watching(Companion):
 
     def _look(self) -> None:
         """Look at the ranks, and set the timer for the next look. An error here must not end the job."""
-        if self._of.ending:
+        if self._attempt.ending:
             return
         try:
             if not self._leaves_out():
-                self._look_at_all(self._of.loop.clock())
+                self._look_at_all(self._attempt.loop.clock())
         except OSError:  # no descriptor left
             pass
-        except Exception as error:  # ours
-            self._of.say(f"nobody watches any more whether the job hangs: a defect in ranklaunch: {type(error).__name__}: {error}")
+        except Exception as error:  # a defect of this module
+            self._attempt.say(f"the job is no longer watched for hangs: a defect in ranklaunch: {type(error).__name__}: {error}")
             return
-        self._of.loop.after(self._limits.window_s / self._looks, self._look)
+        self._attempt.loop.after(self._limits.window_s / self._looks, self._look)
 
     def _leaves_out(self) -> bool:
-        """Return True to skip this look: evidence is being taken, or was just now. Recorders compute, write dumps and print, and none of
-        it is a sign of life. The next look begins a new window, and a rank that is silent then counts as silent all the time."""
-        if self._of.companions.taking:
-            if not self._rests and self._count > 1:  # who asks for it again and again puts off no alarm
-                self._tell(self._of.loop.clock(), self._of.logs.by_rank)
+        """Return True to skip this look, while evidence is collected and RESTS looks later.
+
+        Recorders compute, write dumps and print, which is no sign of life of the ranks. The next look begins a new window, so the skipped
+        time neither begins nor ends a silence.
+        """
+        if self._attempt.companions.taking:
+            if not self._rests and self._count > 1:  # report the window so far: repeated collections must not delay an alarm
+                self._report(self._attempt.loop.clock(), self._attempt.logs.by_rank)
             self._rests = RESTS
         if not self._rests:
             return False
@@ -105,23 +108,26 @@ class Watching(Companion):
     def _look_at_all(self, now: float) -> None:
         if not self._count:
             self._began_at, self._traffic = now, traffic()
-        outputs, slots = self._of.logs.by_rank, self._of.plan.job.node.slots
+        outputs, slots = self._attempt.logs.by_rank, self._attempt.plan.job.node.slots
         known = len(self._heard.given_up)
         written = self._heard.look(outputs, now)
         for rule in list(self._heard.given_up.values())[known:]:
-            self._of.say(f"RANKLAUNCH_EXPECT: {rule}: takes too long on what the ranks write, and is not looked at any more")
-        looks = self._sampler.look(self._of.launchers.living(), slots, self._launchers(), written)
+            self._attempt.say(
+                f"RANKLAUNCH_EXPECT: {rule}: takes too long on the ranks' output, and is not applied any more; simplify the expression"
+            )
+        looks = self._sampler.look(self._attempt.launchers.living(), slots, self._launchers(), written)
         self._window.look(now, looks)
         processes = [look.process for rank, look in looks.items() if rank is not None and look.state]
         self._ranks = [process for process in processes if isinstance(process, Identity)]
         self._count += 1
         if self._count > self._looks:
-            self._tell(now, outputs)
+            self._report(now, outputs)
 
     def _launchers(self) -> list[Identity]:
-        return [child.identity for child in self._of.children.running.values() if child.role in LEADING]
+        return [child.identity for child in self._attempt.children.running.values() if child.role in LEADING]
 
-    def _tell(self, now: float, outputs: Mapping[int, Output]) -> None:
+    def _report(self, now: float, outputs: Mapping[int, Output]) -> None:
+        """Send the frame of this window to node 0, and begin the next window."""
         self._count = 1  # the last look of a window is the first of the next
         seconds, before = now - self._began_at, self._traffic
         self._began_at, self._traffic = now, traffic()
@@ -132,23 +138,25 @@ class Watching(Companion):
             devices=works(*self._devices) if len(self._devices) == 2 else None,
             rules=self._heard.rules(now),
             hears=self._any_hears(),
-            raised=tuple(self._uncaught.look(self._of.launchers.living(), now)),
+            raised=tuple(self._uncaught.look(self._attempt.launchers.living(), now)),
         )
-        self._of.nodes.tell_node_0(SAMPLE, packed(frame))
+        self._attempt.nodes.tell_node_0(SAMPLE, packed(frame))
         if self._tool and moved(frame, begun=True) <= {DEVICES}:
-            self._tool.ask()  # only then: tools cost more than all the rest, and change nothing while anything else moves
+            self._tool.ask()  # only now: the tools cost more than all other looks, and do not matter while something else moves
         else:
             self._devices = []
 
     def _any_hears(self) -> bool | None:
+        """Return True if a living rank can catch SIGTERM, None without living ranks."""
         hearing = Hearing(signal.SIGTERM)
         return any(hearing.of(rank) for rank in self._ranks) if self._ranks else None
 
     def _place(self) -> Place:
-        """Return the connections that bring packets of their own. Node 0 has the muster's, and mostly the store of the ranks."""
-        job = self._of.plan.job
-        others = len(job.everyone) - 1
-        return Place(others, job.world_size) if self._here == 0 else Place(min(1, others), job.node.slots)
+        """Return the sources of packets that are no sign of life. Node 0 has a muster connection to each other node, and mostly the store
+        of the ranks."""
+        job = self._attempt.plan.job
+        peers = len(job.everyone) - 1
+        return Place(peers, job.world_size) if self._here == 0 else Place(min(1, peers), job.node.slots)
 
     def _on_devices(self, answer: str) -> None:
         devices = self._parse(answer)
@@ -161,8 +169,8 @@ class Watching(Companion):
             raise TypeError(msg)
         text = str(body["reason"]) if body else "over"
         if self._here != 0 and text != self._recorded:
-            since = str(body["since"]) if body and not body.get("rule") else None  # a rule is broken while all moves
-            self._of.record.event("hang", text=text, since=since)
+            since = str(body["since"]) if body and not body.get("rule") else None  # with a broken rule, the job still moves
+            self._attempt.record.event("hang", text=text, since=since)
         self._recorded = text
         self._hang = {key: body[key] for key in ("since", "signals", "suspects", "groups") if key in body} if body else None
 
@@ -173,6 +181,6 @@ def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
     return Traffic(max(0, after.packets - before.packets), max(0, after.bytes - before.bytes))
 
 
-def _told(place: steps.Place, seconds: float | None) -> dict[str, Any]:
-    """Return a step as status has it. The number of all steps is unknown if steps are counted anew in each epoch."""
+def _step_fields(place: steps.Place, seconds: float | None) -> dict[str, Any]:
+    """Return a step as fields of `ranklaunch status`. steps: the number of all steps; None if unknown, as when each epoch counts from 1."""
     return {"step": place.step, "steps": (place.of or None) if not place.epoch else None, "step_s": seconds and round(seconds, 4)}

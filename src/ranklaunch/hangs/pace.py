@@ -1,7 +1,7 @@
 """Progress of ranks as events: the plugin of an attempt that records steps and saves, few enough for a job of weeks.
 
-The same steps show a slow job. A rank is looked at after each output, so the time of a step is the time of its line; but seldom
-enough for the looks to cost nothing.
+The same steps show a slow job. A rank's output is read when new output comes, so the time of a step is the time of its line. LOOKS limits
+how often, so that this costs nothing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 TOGETHER_S = 0.05  # steps of neighbouring ranks that differ by no more are reported as one
 MOST_RANKS = 64  # of a node: half of them its first, half its last
-WRITES = (1.0, 200.0)  # seconds between two events: at least, and the time since the launch divided by the second number
-LOOKS = (0.1, 1.0, 600.0)  # seconds between two looks at a rank: at least, at most, and the same divisor
+WRITES = (1.0, 200.0)  # (least, divisor): seconds between two events: the time since the launch divided by divisor, at least `least`
+LOOKS = (0.1, 1.0, 600.0)  # (least, most, divisor): the same for two looks at a rank, at most `most`
 
 
 class Pacing(Companion):
+    """Plugin of an attempt that records steps and saves as events."""
+
     def __init__(self, attempt: Attempt) -> None:
-        self._of = attempt
+        self._attempt = attempt
         self._pace = Pace()
         self._slowness = Slowness(attempt) if attempt.plan.watch.slow else None
         self._began = attempt.loop.clock()
@@ -46,15 +48,15 @@ class Pacing(Companion):
             output.heard = None
 
     def _tick(self) -> None:
-        if self._of.ending:
+        if self._attempt.ending:
             return
-        outputs = self._of.logs.by_rank
+        outputs = self._attempt.logs.by_rank
         for rank in _followed(outputs):
             if rank not in self._outputs:
                 self._follow(rank, outputs[rank])
         self._write()
-        least, share = WRITES
-        self._of.loop.after(max(least, (self._of.loop.clock() - self._began) / share), self._tick)
+        least, divisor = WRITES
+        self._attempt.loop.after(max(least, (self._attempt.loop.clock() - self._began) / divisor), self._tick)
 
     def _follow(self, rank: int, output: Output) -> None:
         reader = step_reader(output)
@@ -63,10 +65,10 @@ class Pacing(Companion):
         output.heard = partial(self._hear, rank)
 
     def _hear(self, rank: int) -> None:
-        """Look at a rank that has written something, unless the last look was a moment ago: the next look reads this too."""
-        now = self._of.loop.clock()
-        least, most, share = LOOKS
-        if now - self._looked.get(rank, 0.0) >= min(most, max(least, (now - self._began) / share)):
+        """Look at a rank with new output, unless the last look was a moment ago: then a later look reads this output too."""
+        now = self._attempt.loop.clock()
+        least, most, divisor = LOOKS
+        if now - self._looked.get(rank, 0.0) >= min(most, max(least, (now - self._began) / divisor)):
             self._look(rank)
 
     def _look(self, rank: int) -> None:
@@ -77,20 +79,20 @@ class Pacing(Companion):
             reader.look()
             if reader.steps.last and self._slowness:
                 self._slowness.feed(rank, reader.steps.last)
-        except Exception as error:  # ours
+        except Exception as error:  # a defect of this module
             output.heard = None
-            self._of.say(f"nobody follows the steps of rank {rank} any more: a defect in ranklaunch: {type(error).__name__}: {error}")
+            self._attempt.say(f"the steps of rank {rank} are no longer followed: a defect in ranklaunch: {type(error).__name__}: {error}")
 
     def _write(self) -> None:
         for rank in self._outputs:
             self._look(rank)
-        now = self._of.loop.clock()
+        now = self._attempt.loop.clock()
         ranks = self._pace.taken({rank: reader.steps for rank, reader in self._readers.items()}, now)
         if ranks:
-            self._of.record.event("steps", ranks=ranks)
+            self._attempt.record.event("steps", ranks=ranks)
         saves = [save for reader in self._readers.values() if reader.saves for save in reader.saves.taken()]
         for began, ended in sorted(saves, key=itemgetter(1)):
-            self._of.record.event("saved", seconds=round(ended - began, 3), ago_s=round(max(0.0, now - ended), 3))
+            self._attempt.record.event("saved", seconds=round(ended - began, 3), ago_s=round(max(0.0, now - ended), 3))
 
 
 def _followed(ranks: Iterable[int]) -> list[int]:
@@ -132,6 +134,6 @@ def _groups(steps: Mapping[int, Step], now: float) -> list[list[float]]:
 
 
 def _is_next(group: list[tuple[int, Step]], rank: int, step: Step) -> bool:
-    """True if a rank stands beside the last rank of a group, at its place and time."""
+    """Return True if a rank follows the last rank of a group, with the same place and nearly the same time."""
     first = group[0][1]
     return rank == group[-1][0] + 1 and step.place == first.place and abs(step.at - first.at) <= TOGETHER_S

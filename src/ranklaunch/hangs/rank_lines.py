@@ -1,6 +1,7 @@
-"""Lines of ranks between two looks: their steps, and lines that users expect.
+"""Lines of ranks between two looks: steps, and lines that the user's rules expect.
 
-Only the end of each output is kept. If a rank writes more between two looks, only the end is read, and nothing is concluded from the rest.
+Only the end of each output is kept. If a rank writes more than this between two looks, the rest is not read, and nothing is concluded
+from it.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from ranklaunch.hangs.steps import READ, Steps, step_reader
 from ranklaunch.output.pipe import Output
 
 MOST_CPU_S = 1.0  # for the rules, in one look
-MOST_LINE = 2000  # characters of a line that rules are tried on
-# Lines that libraries write again and again while they wait for others: no sign of life.
+MOST_LINE = 2000  # characters of a line that are matched against rules
+# Lines that libraries print again and again while they wait for other ranks: no sign of life.
 _WAITS = re.compile(
     r"(?i)\b(?:still )?waiting (?:for|on)\b|\bstill waiting\b|\bretrying\b|\bnot (?:yet )?ready\b|\bheart ?beat|\bkeep-?alive\b"
 )
 
 
 class _News(NamedTuple):
-    """New lines of a rank. is_all: nothing before them was missed."""
+    """New lines of a rank. is_all: True if all new output was read, False if only the end."""
 
     rank: int
     lines: Sequence[str]
@@ -34,7 +35,7 @@ class _News(NamedTuple):
 
 
 class Heard:
-    """Output of all ranks of a node. given_up: rules that take too long, by number."""
+    """Output of all ranks of a node. given_up: by number, rules that take too long and are not applied any more."""
 
     def __init__(self, rules: Sequence[Expected]) -> None:
         self.steps: dict[int, Steps] = {}
@@ -42,14 +43,14 @@ class Heard:
         self._rules = rules
         self._read: dict[int, int] = {}
         self._counts: dict[int, int] = {}
-        self._begun: dict[int, str] = {}  # lines that have not ended
+        self._begun: dict[int, str] = {}  # by rank: last line, without its end yet
         self._matched: list[float | None] = [None] * len(rules)
         self._wrong: list[tuple[str, int | None]] = [("", None)] * len(rules)
         self._limits = {number: OnNode(rule.limit) for number, rule in enumerate(rules) if rule.limit}
-        self._trying = 0  # the number of a rule
+        self._trying = 0  # number of the rule that is being matched
 
     def look(self, outputs: Mapping[int, Output], now: float) -> Mapping[int, int]:
-        """Return the number of bytes written by each rank so far, without pieces whose lines only report waiting."""
+        """Read new output. Return the bytes that each rank has written so far, without pieces in which all lines only report waiting."""
         news = []
         for rank, output in outputs.items():
             reader = step_reader(output)
@@ -63,6 +64,7 @@ class Heard:
         return self._counts
 
     def _news(self, rank: int, output: Output) -> _News | None:
+        """Return the new lines of a rank, None for no new output."""
         size = output.taken - self._read.get(rank, 0)
         self._read[rank] = output.taken
         if size <= 0 or output.written_at is None:
@@ -86,7 +88,7 @@ class Heard:
         return sample._replace(step=steps.last.place.step if steps.last else -1, gap=steps.largest_gap, printed=sample.rank in self._begun)
 
     def rules(self, now: float) -> tuple[Rule, ...]:
-        """Return the state of each rule. A breach of a limit that is over is reported once more, and forgotten."""
+        """Return the state of each rule. A breach that is over is reported once more, then forgotten."""
         return tuple(self._limited(number, now) if rule.limit else self._rule(number, now) for number, rule in enumerate(self._rules))
 
     def _rule(self, number: int, now: float) -> Rule:
@@ -101,7 +103,8 @@ class Heard:
         return Rule(max(0.0, now - breach.since), breach.value, rank, breach.bound)
 
     def _try_all(self, news: Iterable[_News], now: float) -> None:
-        """Try the rules, for MOST_CPU_S: an expression may take for ever on a line, and no stop request is heard meanwhile."""
+        """Match the rules against new lines, for at most MOST_CPU_S: an expression may take for ever on a line, and meanwhile the
+        supervisor gets no stop request."""
         try:
             with cpu_limit.cpu(MOST_CPU_S):
                 for new in news:
@@ -111,7 +114,7 @@ class Heard:
                             self._try(number, rule, new)
         except cpu_limit.TooLongError:
             self.given_up[self._trying] = self._rules[self._trying].shown
-            self._matched = [now] * len(self._rules)  # lines that were not read count as matches of the other rules
+            self._matched = [now] * len(self._rules)  # the unread lines may match: no rule must break because of them
 
     def _try(self, number: int, rule: Expected, new: _News) -> None:
         lines = [line[:MOST_LINE] for line in new.lines]
@@ -127,7 +130,7 @@ class Heard:
 
 
 def _whole_lines(data: bytes) -> bytes:
-    """Return data without the end of a line that began before, and with a newline in its place."""
+    """Return data without its first, partial line; a newline stands in its place."""
     return b"\n" + data.partition(b"\n")[2]
 
 

@@ -1,6 +1,6 @@
-"""Samples of ranks and of their node: looks at one moment, and windows of several looks. Computes only.
+"""Samples of ranks and of their node: a look is one moment, a window is several looks. Pure.
 
-A signal that this machine does not have is None: it is left out, and never counts as silence.
+A signal that this machine does not have is None. Such a signal is left out, and never counts as silence.
 """
 
 from __future__ import annotations
@@ -8,23 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-LEAST_IO = 64 * 1024  # bytes in a window: less is what processes write and read while they wait
-LEAST_CPU = 0.08  # of a core
-LEAST_PACKETS = 100  # in a window
-SMALL_PACKET = 256  # bytes: what libraries ask each other for signs of life has no more
-HEARTBEATS = 8.0  # packets in a second for each rank: PyTorch's watchdogs ask their store each second while they wait
-PINGS = 5.0  # packets in a second of the muster, for each connection
-IDLE_PERCENT = 5.0  # of a device
-WAITING_POWER = 0.45  # of its limit: a device whose kernel waits for others says that it is busy, moves no memory and draws little
-FULL = (0.85, 1.15)  # cores: what counts as a full one; and so with two, for a library may let a thread of its own spin as well
+LEAST_IO = 64 * 1024  # bytes in a window: waiting processes read and write less
+LEAST_CPU = 0.08  # of a core: waiting processes use less
+LEAST_PACKETS = 100  # in a window: waiting nodes exchange fewer
+SMALL_PACKET = 256  # bytes: heartbeats of libraries are not larger
+HEARTBEATS = 8.0  # packets a second for each rank: PyTorch's watchdogs ask their store each second while they wait
+PINGS = 5.0  # packets a second for each connection of the muster
+IDLE_PERCENT = 5.0  # use of an idle device, at most
+WAITING_POWER = 0.45  # of the limit: a device in a waiting kernel reports full use, but moves no memory and draws little power
+FULL = (0.85, 1.15)  # cores: range for one full core; twice this for two, since a library may have a spinning thread of its own
 
 OUTPUT, IO, CPU, TRAFFIC, DEVICES, DEBUGGER, START = "output", "I/O", "CPU", "traffic", "devices", "a debugger", "a new process"
 
 
 class Look(NamedTuple):
-    """Look at one rank. process: its identity. state: as in /proc, "" for a gone process. output: bytes written so far. io:
-    bytes read and written by its process tree. cpu_s: of this tree. wanted_s: time its first thread has run or waited for a
-    core. traced: by a debugger. The sums only grow, even after ends in the tree."""
+    """Look at one rank.
+
+    | field | meaning |
+    | --- | --- |
+    | process | identity of its process |
+    | state | as in /proc; "" for a process that is gone |
+    | output | bytes written so far |
+    | io, cpu_s | bytes read and written, and CPU seconds, of its process tree |
+    | wanted_s | seconds in which its first thread has run, or waited for a core |
+    | traced | True under a debugger |
+
+    The sums never decrease, also if processes of the tree end.
+    """
 
     process: object
     state: str
@@ -36,8 +46,18 @@ class Look(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One rank over a window. cpu: cores, None if unknown. full: it has wanted full cores all the time, no more, no less. step: the last,
-    -1 for none. gap: the longest between its steps. printed: it has written anything since the launch."""
+    """Sample of one rank over a window.
+
+    | field | meaning |
+    | --- | --- |
+    | output, io | bytes in this window |
+    | cpu | cores in use, None if unknown |
+    | full | True if it has used, or waited for, one or two full cores all the time |
+    | started | True if its process is a new one |
+    | step | last step, -1 for none |
+    | gap | longest seconds between two of its steps |
+    | printed | True if it has written anything since the launch |
+    """
 
     rank: int | None
     state: str
@@ -53,8 +73,8 @@ class Seen(NamedTuple):
 
 
 class Device(NamedTuple):
-    """Accelerator, by its tool. memory: in use, in MB. power: share of its limit. moves: percent of the time in which its memory was read
-    or written. None: not in the tool's answer."""
+    """Accelerator, by its tool. busy: use in percent. memory: in use, in MB. power: as a part of its limit. moves: percent of the time in
+    which memory was read or written. None: not in the tool's answer."""
 
     busy: float
     memory: float | None = None
@@ -63,42 +83,45 @@ class Device(NamedTuple):
 
     @property
     def idle(self) -> bool:
+        """True if the device does nothing, or runs a kernel that waits for other devices."""
         waits = self.power is not None and self.moves is not None and self.power < WAITING_POWER and self.moves < 1
         return self.busy < IDLE_PERCENT or waits
 
 
 class Traffic(NamedTuple):
+    """Network traffic of a node: sums of both directions."""
+
     packets: int
     bytes: int
 
 
 class Place(NamedTuple):
-    """Sources of packets on a node that are no sign of life: connections of the muster, and ranks that look for each other."""
+    """Sources of packets that are no sign of life: number of muster connections, and number of ranks with heartbeats."""
 
     connections: int
     ranks: int
 
 
-def moving(seen: Seen, begun: bool) -> set[str]:
-    """Return the signs of life of a rank. begun: after the first step, a steady full core is no sign of life, for libraries spin while they
-    wait; before, it may be a compiler."""
+def moving(sample: Seen, begun: bool) -> set[str]:
+    """Return the signs of life of a rank. begun: True after the first step. Then a steady full core is no sign of life, because libraries
+    spin while they wait; before, a compiler may use the core."""
     signs = {
-        OUTPUT: seen.output > 0,
-        IO: seen.io is not None and seen.io >= LEAST_IO,
-        CPU: seen.cpu is not None and seen.cpu >= LEAST_CPU and not (begun and seen.full),
-        DEBUGGER: seen.traced,
-        START: seen.started,
+        OUTPUT: sample.output > 0,
+        IO: sample.io is not None and sample.io >= LEAST_IO,
+        CPU: sample.cpu is not None and sample.cpu >= LEAST_CPU and not (begun and sample.full),
+        DEBUGGER: sample.traced,
+        START: sample.started,
     }
-    return {sign for sign, there in signs.items() if there}
+    return {sign for sign, is_shown in signs.items() if is_shown}
 
 
 def flows(traffic: Traffic | None, seconds: float, place: Place) -> bool | None:
     """Return True if the ranks of a node exchange data with others, None if unknown."""
     if traffic is None:
         return None
-    own = LEAST_PACKETS + PINGS * seconds * place.connections
+    expected = LEAST_PACKETS + PINGS * seconds * place.connections
     are_small = traffic.bytes < SMALL_PACKET * traffic.packets
-    return traffic.packets >= own + (HEARTBEATS * seconds * place.ranks if are_small else 0)
+    return traffic.packets >= expected + (HEARTBEATS * seconds * place.ranks if are_small else 0)
 
 
 def works(before: Sequence[Device], after: Sequence[Device]) -> bool | None:
@@ -124,14 +147,14 @@ class Window:
             self._looks.setdefault(rank, []).append((at, look))
 
     def close(self) -> list[Seen]:
-        """Return the samples, and begin the next window with the last look. A rank that the last look misses is gone."""
-        there = {rank for rank, looks in self._looks.items() if looks[-1][0] == self._last_at and looks[-1][1].state}
-        samples = [_seen(rank, looks) for rank, looks in self._looks.items()]
-        self._looks = {rank: looks[-1:] for rank, looks in self._looks.items() if rank in there}
-        return [sample if sample.rank in there else sample._replace(state="") for sample in samples]
+        """Return the samples, and begin the next window with the last look. A rank without a last look is gone: its state is ""."""
+        present = {rank for rank, looks in self._looks.items() if looks[-1][0] == self._last_at and looks[-1][1].state}
+        samples = [_sample(rank, looks) for rank, looks in self._looks.items()]
+        self._looks = {rank: looks[-1:] for rank, looks in self._looks.items() if rank in present}
+        return [sample if sample.rank in present else sample._replace(state="") for sample in samples]
 
 
-def _seen(rank: int | None, looks: list[tuple[float, Look]]) -> Seen:
+def _sample(rank: int | None, looks: list[tuple[float, Look]]) -> Seen:
     (_, first), (_, last) = looks[0], looks[-1]
     cores = _shares([(at, look.cpu_s) for at, look in looks])
     known = [each for each in cores if each is not None]
@@ -145,7 +168,7 @@ def _seen(rank: int | None, looks: list[tuple[float, Look]]) -> Seen:
 
 
 def _is_full(cores: Sequence[float], wanted: Sequence[float | None]) -> bool:
-    """True if a rank has used one or two full cores all the time, or would have if others had left it one."""
+    """Return True if a rank has used one or two full cores all the time, or would have if other processes had not used the cores."""
     least, most = FULL
     steady = bool(cores) and all(any(least * count <= each <= most * count for count in (1, 2)) for each in cores)
     held_up = bool(wanted) and all(each is not None and each >= least for each in wanted) and max(cores, default=0) <= most
@@ -153,7 +176,7 @@ def _is_full(cores: Sequence[float], wanted: Sequence[float | None]) -> bool:
 
 
 def _shares(sums: Sequence[tuple[float, float | None]]) -> list[float | None]:
-    """Return the growth per second between each two times, None where unknown."""
+    """Return the growth per second between each two times, None if unknown. sums: (time, sum)."""
     return [
         None if before is None or now is None or at <= began else max(0.0, now - before) / (at - began)
         for (began, before), (at, now) in zip(sums, sums[1:])

@@ -1,7 +1,7 @@
 """Looks at the ranks of a node and at its network interfaces, by /proc and /sys alone.
 
-A process tree may be large and is looked at every few seconds for as long as a job lasts, so nothing is read that is not needed: only
-silent ranks are checked for a debugger.
+A process tree may be large, and is read every few seconds for the whole job, so nothing unneeded is read: only silent ranks are checked
+for a debugger.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ranklaunch.system import tree
 from ranklaunch.system.tree import Entry, Identity
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Inodes of the kernel's own network, and of the first that it may have made: other things get the numbers in between at boot.
+# Inode numbers of the host's network namespace: a fixed one in newer kernels; in older ones, one of the first that are assigned at boot.
 FIRST_NETWORKS = (0xEFFFFFF9, range(0xF0000000, 0xF0000000 + 180))
 INFINIBAND = "/sys/class/infiniband"
 
 
 class _Spent(NamedTuple):
-    """Spent by a process so far. io: in bytes, None if it cannot be read."""
+    """CPU ticks and I/O bytes of a process so far. io: None if it may not be read."""
 
     ticks: int
     io: int | None
 
 
 class Sampler:
-    """Looks at ranks. Sums over their process trees only grow: what a process that has ended had spent stays."""
+    """Looks at ranks. Sums over their process trees never decrease: a process that has ended still counts."""
 
     def __init__(self) -> None:
         self._before: dict[Identity, _Spent] = {}
@@ -42,10 +42,10 @@ class Sampler:
     def look(
         self, known: Mapping[int, Identity], most: int, launchers: list[Identity], written: Mapping[int, int]
     ) -> dict[int | None, Look]:
-        """known: ranks with known processes; if they are fewer than `most`, the others are looked for. launchers: looked at if no rank is
-        found. written: bytes, by rank."""
+        """Return a look at each rank. known: ranks with known processes; if they are fewer than `most`, the others are searched for.
+        launchers: the first one is looked at, as rank None, if no rank is found. written: bytes of output by rank."""
         processes = _Processes(tree.by_parent())
-        ranks: dict[int | None, Identity] = dict(self._ranks.find(known, most, processes.below).items())
+        ranks: dict[int | None, Identity] = dict(self._ranks.find(known, most, processes.children_of).items())
         if not ranks and launchers:
             ranks = {None: launchers[0]}
         spent: dict[Identity, _Spent] = {}
@@ -62,7 +62,7 @@ class Sampler:
         """Return the sums of a rank, with the growth since the last look."""
         ticks, io = self._sums.get(rank, (0, 0))
         for process, now in spent.items():
-            # Processes that were there before the first look have spent nothing that counts.
+            # At the first look, only the growth from now on counts.
             before = self._before.get(process, _Spent(0, 0) if self._looked else now)
             ticks += max(0, now.ticks - before.ticks)
             io = (io or 0) + (max(0, (now.io or 0) - before.io) if before.io is not None else 0)
@@ -70,7 +70,7 @@ class Sampler:
 
     def _look(self, rank: int | None, process: Identity, processes: _Processes, spent: Mapping[Identity, _Spent], output: int) -> Look:
         sums = self._sums[rank]
-        is_readable = process in spent and spent[process].io is not None  # its children may be gone since
+        is_readable = process in spent and spent[process].io is not None  # only this process: others of the tree may have ended
         silent = self._written.get(rank) == output
         self._written[rank] = output
         leader = processes.leader(process)
@@ -81,11 +81,11 @@ class Sampler:
 
 
 class _Processes:
-    """Processes of this machine at one moment. below: children by parent."""
+    """Processes of this machine at one moment. children_of: by parent."""
 
-    def __init__(self, below: Mapping[int, list[tuple[int, Entry]]]) -> None:
-        self.below = below
-        self._entries = {pid: entry for children in below.values() for pid, entry in children}
+    def __init__(self, children_of: Mapping[int, list[tuple[int, Entry]]]) -> None:
+        self.children_of = children_of
+        self._entries = {pid: entry for children in children_of.values() for pid, entry in children}
 
     def _entry(self, process: Identity) -> Entry | None:
         entry = self._entries.get(process.pid)
@@ -96,21 +96,21 @@ class _Processes:
         return entry.state if entry else ""
 
     def tree(self, process: Identity) -> list[tuple[Identity, Entry]]:
-        """Return a process and all living ones below it."""
+        """Return the living processes of a process tree."""
         root = self._entry(process)
-        result, left = [], [(process.pid, root)] if root else []
-        while left:
-            pid, entry = left.pop()
+        result, pending = [], [(process.pid, root)] if root else []
+        while pending:
+            pid, entry = pending.pop()
             if entry.state not in "ZX":
                 result.append((Identity(pid, entry.start), entry))
-            left += self.below.get(pid, ())
+            pending += self.children_of.get(pid, ())
         return result
 
     def leader(self, process: Identity) -> Identity:
-        """Return the process that does the work: below a shell with one child, that child."""
+        """Return the process that does the work: for a shell with one child, the child."""
         entry = self._entries.get(process.pid)
         while entry and entry.name in tree.SHELLS:
-            living = [(pid, child) for pid, child in self.below.get(process.pid, ()) if child.state not in "ZX"]
+            living = [(pid, child) for pid, child in self.children_of.get(process.pid, ()) if child.state not in "ZX"]
             if len(living) != 1:
                 break
             ((pid, entry),) = living
@@ -119,7 +119,7 @@ class _Processes:
 
 
 def _io(pid: int) -> int | None:
-    """Return the bytes that a process has read and written, from files, pipes and the like; None if that may not be read."""
+    """Return the bytes that a process has read and written (files, pipes, sockets); None if /proc/PID/io may not be read."""
     words = tree.read(f"/proc/{pid}/io").split()
     return int(words[1]) + int(words[3]) if len(words) > 3 else None
 
@@ -145,7 +145,7 @@ def traffic() -> Traffic | None:
 
 
 def _is_own_network() -> bool:
-    """Return False for a container with its host's network: there it would see the traffic of others."""
+    """Return False for a container with its host's network, where counters include the traffic of other processes."""
     try:
         number = os.stat("/proc/self/ns/net").st_ino
     except OSError:
@@ -164,7 +164,7 @@ def _of_interfaces() -> Traffic:
 
 
 def _of_infiniband() -> list[Traffic]:
-    """Return the traffic of each port that counts it. Data are counted in words of four bytes."""
+    """Return the traffic of each InfiniBand port with counters. The counters of data count words of four bytes."""
     try:
         places = [f"{INFINIBAND}/{name}/ports" for name in os.listdir(INFINIBAND)]
         ports = [f"{place}/{port}/counters" for place in places for port in os.listdir(place)]

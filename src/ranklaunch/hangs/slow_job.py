@@ -1,4 +1,4 @@
-"""Slow jobs, on one node and on node 0.
+"""Detection of slow jobs, on every node and on node 0.
 
 Each node watches the steps of its first rank with printed steps: steps are synchronous, so one rank shows the pace of
 the job. A node reports to node 0 when its steps become slow, and when they recover. Node 0 asks all nodes for the step
@@ -22,7 +22,7 @@ from ranklaunch.verdict import blame
 if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
 
-SLOW = "slow"  # topic of words
+SLOW = "slow"  # topic of the messages between nodes
 ASK_S = 3.0  # for all nodes to answer with the step times of their ranks
 LAST = 5  # step times of a rank that are kept
 
@@ -35,15 +35,15 @@ class Slowness:
         self._attempt = attempt
         plan = attempt.plan
         self._watched = Slow(plan.watch.slow)
-        self._rank: int | None = None  # the one that is watched
+        self._rank: int | None = None  # the watched rank
         self._taken: dict[int, Step] = {}  # the newest step of each rank
-        self._printed: dict[int, deque[float]] = {}  # step times of ranks, as their lines have them
+        self._printed: dict[int, deque[float]] = {}  # by rank: step times that its lines state
         attempt.nodes.hear(SLOW, self._on_word)
         if plan.job.node_index == 0 or not plan.muster:
             _Node0(attempt)
 
     def feed(self, rank: int, step: Step) -> None:
-        """Take the newest step that a rank has printed. A step that was taken before is ignored."""
+        """Take the newest step that a rank has printed. The same step again is ignored."""
         if step == self._taken.get(rank):
             return
         self._taken[rank] = step
@@ -79,7 +79,7 @@ def _unpacked(row: Any) -> Change:
 
 
 class _Node0:
-    """Node 0's part; without a muster, every node's for itself."""
+    """Node 0's part. Without a muster, every node does this for itself."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -116,7 +116,7 @@ class _Node0:
         self._attempt.nodes.tell_nodes(SLOW, {"ask": True})
 
     def _on_times(self, node: int, times: Iterable[Iterable[Any]]) -> None:
-        """Keep the step times of a node's ranks. Other nodes speak of their own ranks; node 0 may have the output of all."""
+        """Keep the step times of a node's ranks. Only node 0 may report other nodes' ranks: it may have the output of all."""
         node_of = {rank: each.index for each in self._attempt.plan.job.nodes for rank in each.ranks}
         for rank, seconds in times:
             if node in (0, node_of.get(rank)) and 0 < float(seconds) < math.inf:
@@ -126,7 +126,7 @@ class _Node0:
             self._announce()
 
     def _announce(self) -> None:
-        """Say that the job is slow, unless all nodes have recovered while answers were awaited."""
+        """Announce that the job is slow, unless all nodes have recovered meanwhile."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -148,7 +148,7 @@ class _Node0:
         return f"; rank {rank}{place} is the slowest with {_seconds(seconds)}"
 
     def _publish(self, report: Change, text: str, rank: int | None) -> dict[str, Any]:
-        """Tell people and all nodes. Return the event."""
+        """Announce a change to the console and to all nodes. Return the event."""
         event = {
             "text": text, "over": not report.slow, "since": blame.iso(report.since), "step_s": round(report.step_s, 4),
             "baseline_s": round(report.baseline_s, 4), "factor": round(report.step_s / report.baseline_s, 2),

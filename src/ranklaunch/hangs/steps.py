@@ -1,4 +1,4 @@
-"""Steps and saves of one rank, from its printed lines. Computes only: bytes and times go in.
+"""Steps and saves of one rank, from its printed lines. Pure: bytes and times go in.
 
 A line of a known shape (`SHAPES`) gives its step at once. Any other program's lines are found by their form: a line
 with masked digits comes again and again, and one number of the line grows each time by the same.
@@ -15,23 +15,23 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-MOST_LINE = 8000  # characters of one that are looked at: lines of verl have thousands
-MOST_LINES = 400  # of one feed, the last
+MOST_LINE = 8000  # characters of a line that are read: lines of verl have thousands
+MOST_LINES = 400  # lines of one feed that are read: the last ones
 MOST_FORMS = 64
-LONGEST_FORM = 2000  # characters of a line by which its form is known
-SURE = 3  # times that a form must come, and its number grow by the same
-READ = 2 * 1024  # bytes at the end of new output that are read: ranks are read for as long as the job lasts
-# Megatron, DeepSpeed, torchtitan, Hugging Face's Trainer, MindFormers, and programs that print the same words.
+LONGEST_FORM = 2000  # characters of a line that make its form
+SURE = 3  # lines of one form in a row whose number grows by the same amount, before the number counts as the step
+READ = 2 * 1024  # bytes at the end of new output that are read; few, since this goes on for the whole job
+# Begin and end of a save as Megatron, DeepSpeed, torchtitan, Hugging Face's Trainer and MindFormers print them, and similar programs.
 _WHAT = r"(?:(?:a|the|full|model|current) )*(?:checkpoint|ckpt|state)\b"
 _BEGINS = re.compile(rf"(?i)(?<!finished )\bsaving {_WHAT}|\[torch\] saving ")
 _ENDS = re.compile(rf"(?i)\b(?:successfully saved|finished saving|saved) {_WHAT}|\[torch\] saved |\bcheckpoint (?:was |is )?saved\b")
-# Lines about something else, with numbers that may grow by the same all the same: ports, times that something was tried.
+# Lines about something else, with numbers that may also grow by the same amount: ports, numbers of attempts.
 _ELSE = re.compile(
     r"(?i)\bretr(?:y|ies|ying)\b|\battempts?\b|connect|\btime[ds]?[ -]?outs?\b|\bwaiting\b|\bheartbeat|\bport\b|\bsocket|"
     r"rendezvous|\btopology|(?-i:\b(?:WARN|WARNING|ERROR|FATAL)\b)"
 )
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+(?::\d+)?")
-# Loggers' dates and clocks, and times that have passed: they grow by the same where steps take as long.
+# Dates and times of loggers, and elapsed times: these also grow by the same amount if all steps take equally long.
 _CLOCK = re.compile(r"(?:\d{4}[-/]\d\d[-/]\d\d[T ,]{0,2})?\b\d{1,3}(?::\d\d){1,3}(?:[.,]\d+)?|\d{4}[-/]\d\d[-/]\d\d")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _BAR = re.compile(r"\d/\d+ (?:\[[\d:]+<|\[[=>.]{3,}\])|━━━")
@@ -39,8 +39,8 @@ _ANY_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 class Step(NamedTuple):
-    """A step in a line of output. shape: the name of the line's shape, or its form. at: when the line came, in the caller's seconds.
-    seconds: the time of one step as the line prints it. samples, tokens: per second, as the line prints them."""
+    """Step in a line of output. shape: name of the line's shape, or its form. at: time of the line, in the caller's seconds. seconds: time
+    of one step as the line prints it. samples, tokens: per second, as the line prints them."""
 
     place: Place
     shape: str
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Return the weight of the shape: lines of a smaller weight say more."""
+        """Weight of the shape: lines with a smaller weight are more informative."""
         return weight(self.shape)
 
 
@@ -65,9 +65,9 @@ class Steps:
         self.last: Step | None = None
         self.count = 0
         self.largest_gap = 0.0
-        self._measured: Step | None = None  # the average counts from this one
-        self._begun = ""
-        self._epoch = 0  # by the last line that is only about it
+        self._measured: Step | None = None  # first step of the average
+        self._begun = ""  # last line, without its end yet
+        self._epoch = 0  # by the last line that is only about an epoch
         self._forms: dict[str, _Form] = {}
 
     @property
@@ -83,12 +83,12 @@ class Steps:
         newest, source = None, ""
         for line in self._lines(data):
             step = self._known(line, now) or self._by_form(line, now)
-            if step and (not newest or step.weight <= newest.weight):  # of two kinds of lines, those that say more stay
+            if step and (not newest or step.weight <= newest.weight):  # of two kinds of lines, the more informative one counts
                 newest, source = step, line
         return newest is not None and self._take(newest, source)
 
     def _take(self, step: Step, line: str) -> bool:
-        """Keep a step with the figures in its line. Return False if it is not new, or if other lines say more."""
+        """Keep a step with the figures in its line. Return False if the step is not new, or if other lines are more informative."""
         last = self.last
         if last and (step.place <= last.place if step.shape == last.shape else step.weight > last.weight):
             return False
@@ -121,7 +121,7 @@ class Steps:
         return Step(shaped.place, shaped.shape.name, now) if shaped and shaped.place else None
 
     def _by_form(self, line: str, now: float) -> Step | None:
-        if _BAR.search(line) or _ELSE.search(line):  # a bar is of something known, or of no step
+        if _BAR.search(line) or _ELSE.search(line):  # a bar without a known shape is not about steps
             return None
         masked = _CLOCK.sub("time", _ADDRESS.sub("address", line[:LONGEST_FORM]))
         masked = _THOUSANDS.sub(_without_commas, masked) if "," in masked else masked
@@ -130,7 +130,7 @@ class Steps:
             return None
         key = _ANY_NUMBER.sub("0", masked)
         form = self._forms.pop(key, None) or _Form()
-        self._forms[key] = form  # the newest stand last
+        self._forms[key] = form  # the newest form is the last one
         if len(self._forms) > MOST_FORMS:
             del self._forms[next(iter(self._forms))]
         step = form.grown(numbers)
@@ -147,16 +147,16 @@ class Written(Protocol):
 
 
 class StepReader:
-    """Steps of one rank. saves: saves of checkpoints, None until somebody asks for them."""
+    """Reader of one rank's output. saves: saves of checkpoints; None until a user of the reader sets it."""
 
     def __init__(self, output: Written) -> None:
         self.steps = Steps()
         self.saves: Saves | None = None
         self.output = output
-        self._taken = 0  # bytes of the output that were read or passed over
+        self._taken = 0  # bytes of the output that were read or skipped
 
     def look(self) -> None:
-        """Read the output since the last look. The time of a step is that of the newest output."""
+        """Read the output since the last look. The time of a step is the time of the newest output."""
         output = self.output
         new = output.taken - self._taken
         if new <= 0 or output.written_at is None:
@@ -169,7 +169,7 @@ class StepReader:
 
 
 def step_reader(output: Written) -> StepReader:
-    """Return the one reader of an output."""
+    """Return the reader of an output; make it at the first call."""
     reader: StepReader = output.step_reader or StepReader(output)
     output.step_reader = reader
     return reader
@@ -178,7 +178,8 @@ def step_reader(output: Written) -> StepReader:
 def _end(tail: bytes, new: int) -> bytes:
     """Return the last READ of the `new` bytes, and the beginning of their first line if the line is no longer than MOST_LINE.
 
-    A newline stands before data that does not continue the piece before."""
+    A newline stands before data that does not continue the previous piece.
+    """
     data = tail[-new:]
     if new <= READ:
         return data
@@ -202,7 +203,7 @@ class Saves:
         A save with begin and end in one piece is not counted: it was short, or its duration is unknown.
         """
         if b"sav" not in data and b"Sav" not in data:
-            self._began = None if stepped else self._began  # a save in the background costs no time
+            self._began = None if stepped else self._began  # a step during the save: it runs in the background, and costs no time
             return
         text = data.decode(errors="replace")
         begins, ends = _last(_BEGINS, text), _last(_ENDS, text)
@@ -221,18 +222,19 @@ class Saves:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> int:
-    """Return where the last match begins, -1 for none."""
+    """Return the position of the last match, -1 for none."""
     return max((match.start() for match in pattern.finditer(text)), default=-1)
 
 
 class _Form:
-    """Lines that differ in their numbers only. One number may count the steps. Several ranks may print such lines, some a step behind."""
+    """Lines that differ in their numbers only; one number may count the steps. Several ranks may print into one output, some a step
+    behind."""
 
     def __init__(self) -> None:
         self._fields: list[_Field] = []
 
     def grown(self, numbers: list[str]) -> int | None:
-        """Return the highest value of the number that counts, once it is known."""
+        """Return the highest value of the number that counts steps; None until this number is known."""
         if len(self._fields) != len(numbers):
             self._fields = [_Field(number) for number in numbers]
             return None
@@ -267,8 +269,8 @@ def _without_commas(match: re.Match[str]) -> str:
 
 # Shapes of lines about training steps
 #
-# SHAPES is the table. Each row names the program; tests/hangs/test_shapes.py has a line of each, and where its program prints it. A new
-# shape is a row: the earlier it stands, the more its lines say about a step.
+# SHAPES is the table. Each row names the program; tests/hangs/test_shapes.py has a line of each, and where its program prints this line.
+# A new shape is a row: earlier rows are for lines that are more informative about a step.
 #
 # Names of groups in patterns: `epoch`, `step`, `of`; for a time `us`, `ms`, `s`, or `rate` in steps per second.
 
@@ -284,8 +286,8 @@ _PREPARES = re.compile(
 
 
 class Place(NamedTuple):
-    """How far a training is. In comparisons the epoch counts first. of: steps in sum, or of the epoch where there is one; 0 where the line
-    does not say."""
+    """Progress of a training. In comparisons the epoch counts first. of: number of all steps, or of the epoch's steps if there is an
+    epoch; 0 if the line has no such number."""
 
     epoch: int
     step: int
@@ -304,9 +306,16 @@ class Reading(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A row of SHAPES. needed: text of each such line, cheaper to look for than `pattern`. time, samples, tokens: patterns for values that
-    only lines of this shape print so. is_bar: drawn by tqdm or rich. is_any_bar: also drawn for loading or evaluating, by the text
-    before the bar. follows_heading: its epoch stands in an earlier line, "Epoch 1/10"."""
+    """Row of SHAPES.
+
+    | field | meaning |
+    | --- | --- |
+    | needed | text in each such line, faster to search for than `pattern` |
+    | time, samples, tokens | patterns for values that only lines of this shape print in this way |
+    | is_bar | True for a progress bar of tqdm, rich or Keras |
+    | is_any_bar | True for a bar that programs also draw for loading or evaluating: the text before the bar tells |
+    | follows_heading | True if the epoch is in an earlier line: "Epoch 1/10" |
+    """
 
     name: str
     needed: str
@@ -384,7 +393,7 @@ SHAPES: tuple[Shape, ...] = (
         samples=_IPS,
     ),
     Shape(
-        "epoch and step in brackets",  # as many tutorials print it
+        "epoch and step in brackets",  # in many tutorials
         "poch [",
         r"\b[Ee]poch \[(?P<epoch>\d+)/\d+\],? *(?:[Ss]tep|[Bb]atch|[Ii]ter(?:ation)?):? *\[(?P<step>\d+)/(?P<of>\d+)\]",
     ),
@@ -473,7 +482,7 @@ BARS = frozenset(shape.name for shape in SHAPES if shape.is_bar)
 _WEIGHTS = {shape.name: number for number, shape in enumerate(SHAPES)}
 
 _SECONDS = rf"(?P<s>{_NUMBER})(?: ?s(?:ec)?\b|(?![\w.%]))"  # the unit may be missing
-# Times of a step that say themselves what they are, in lines of any shape.
+# Times of a step with an explicit name, in lines of any shape.
 _TIMES = (
     rf"elapsed time per iteration \(ms\): *(?P<ms>{_NUMBER})",
     rf"train_step_timing in s[:=] *(?P<s>{_NUMBER})",
@@ -491,7 +500,7 @@ _AVERAGE = rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_NUMBER})"
 _EACH_SECOND = r"(?:/s(?:ec(?:ond)?)?\b| per sec(?:ond)?\b)"
 _SAMPLES = rf"(?:samples|images|examples|sequences|imgs?){_EACH_SECOND}"
 _TOKENS = rf"(?:tok(?:en)?s?(?:{_EACH_SECOND}|_per_sec(?:ond)?\b)(?:/(?:gpu|npu|device|rank)\b)?|\btps\b)"
-_NO_MINUS = r"(?<!^-)(?<![\s:=,;|(\[{'\"]-)"  # before a number; that of 100-200 is a dash
+_NO_MINUS = r"(?<!^-)(?<![\s:=,;|(\[{'\"]-)"  # no minus sign before the number; the dash in 100-200 is none
 
 
 def _forms(unit: str) -> tuple[str, str, str]:
@@ -504,22 +513,22 @@ def _forms(unit: str) -> tuple[str, str, str]:
 
 
 _OF_SAMPLES, _OF_TOKENS = _forms(_SAMPLES), _forms(_TOKENS)
-# Behind NUMBER UNIT: a second number without a unit, so that this one may be the samples and the one before them the loss.
+# After NUMBER UNIT: a second number without a unit. Then the unit may belong to the second number, and the first may be the loss.
 _EITHER = re.compile(rf"\s{{1,4}}-?{_NUMBER}\s{{0,4}}(?:$|[,;|)\]]|[A-Za-z_]\w{{0,40}}[ :=]{{1,4}}[0-9])")
 
 
 def weight(shape: str) -> int:
-    """Return the place of a shape in the table: lines of a smaller weight say more. An unknown name weighs most."""
+    """Return the weight of a shape: its index in the table. A smaller weight means more informative lines. An unknown name weighs most."""
     return _WEIGHTS.get(shape, len(_WEIGHTS))
 
 
 def plain(line: str) -> str:
-    """Return a line without colours and moves of the cursor."""
+    """Return a line without colours and cursor movements."""
     return _CONTROL.sub("", line) if "\x1b" in line or "\x08" in line else line
 
 
 def heading(line: str) -> int | None:
-    """Return the epoch of a line such as "Epoch 1/10", which later lines belong to."""
+    """Return the epoch of a line such as "Epoch 1/10", for the lines after it; None for another line."""
     match = _HEADING.search(line) if "Epoch" in line else None
     return int(match[1][:15]) if match else None
 
@@ -606,7 +615,7 @@ def _value(pattern: str, text: str) -> float | None:
 
 
 def _search(pattern: str, text: str) -> re.Match[str] | None:
-    """Search for a pattern, "" for none. Most patterns are never needed, so they are compiled at their first use."""
+    """Search for a pattern; "" matches nothing. Most patterns are never needed, so they are compiled at their first use."""
     return _compiled(pattern).search(text) if pattern else None
 
 

@@ -1,18 +1,18 @@
-"""Slow jobs, by the times of one rank's printed steps. Pure: steps and times go in, changes come out.
+"""Detection of slow steps, from the printed steps of one rank. Pure: steps and times go in, changes come out.
 
 An interval is the time between two printed steps; its step time is this time divided by the number of steps. The rules:
 
 1. Warm-up: the first 5 intervals of a counter of steps are not used.
 2. Baseline: the median step time of the last 20 to 200 intervals. Below 20 nothing is judged.
 3. An interval is slow if its step time is above `factor` times the baseline.
-4. The job is slow after 20 slow intervals in a row, if they take 3 s; or after 60 s of them, if these are at least 5, more than in any
-   earlier row, and more than chance makes: 40 times the share of slow intervals in the baseline. So a single pause, however long, makes
-   no job slow: an evaluation, a checkpoint.
+4. The job is slow after 20 slow intervals in a row that take at least 3 s. It is also slow after slow intervals in a row that take 60 s,
+   if there are at least 5, more than in any earlier row, and more than chance makes: 40 times the share of slow intervals in the
+   baseline. So a single pause, such as an evaluation or a checkpoint, makes no job slow.
 5. Slow intervals enter the baseline when a normal interval ends their row. So the baseline follows steps that grow longer little by
    little, and steps of mixed lengths. Intervals of a slow job never enter the baseline.
 6. The job has recovered after 5 normal intervals in a row.
-7. An interval across the begin of an epoch, a step back or another counter is not used. The second epoch begins a new baseline, since
-   the first one may have filled caches, or read from them.
+7. An interval is not used if an epoch begins in it, if the step goes back, or if another counter comes in between. The second epoch
+   begins a new baseline, since steps of the first one may have filled caches.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ LEAST, MOST = 20, 200  # intervals of a baseline
 ROW, LEAST_S = 20, 3.0  # slow intervals in a row, and the seconds that they must take
 ROW_S, SHORT_ROW = 60.0, 5  # seconds of slow intervals, and the number of intervals that they need
 RECOVERY = 5  # normal intervals in a row
-SHORTEST_S = 0.1  # an interval that is shorter goes on to the next printed step
+SHORTEST_S = 0.1  # a shorter interval is extended to the next printed step
 MOST_COUNTERS = 8
 STANDS_OUT = 1.5  # times the median of all ranks, for the slowest rank
 
 
 class Change(NamedTuple):
-    """Change: the job has become slow, or has recovered. since: begin of the deciding row of intervals, in the caller's seconds. place: the
-    last step before it. step_s: median of the row. baseline_s: median of `intervals` intervals."""
+    """Change: the job has become slow (slow: True), or has recovered (False).
+
+    since: begin of the row of intervals that decides, in the caller's seconds. place: the last step before it. step_s: median step time
+    of the row. baseline_s: median of the baseline, which has `intervals` intervals.
+    """
 
     slow: bool
     since: float
@@ -46,7 +49,7 @@ class Change(NamedTuple):
 
 
 class _Interval(NamedTuple):
-    """place: the step at its begin."""
+    """Interval between two printed steps. place: the step at its begin. step_s: seconds of one step."""
 
     began: float
     place: Place
@@ -81,7 +84,7 @@ class Slow:
         return counter.take(_Interval(last.at, last.place, seconds, seconds / steps))
 
     def _counter(self, step: Step) -> _Counter:
-        """Return the counter of a step. Without an epoch the total tells counters apart: a bar of training and one of evaluation."""
+        """Return the counter of a step. Without an epoch, counters differ by their total: a bar of training, a bar of evaluation."""
         key = (step.shape, 0 if step.place.epoch else step.place.of)
         counter = self._counters.pop(key, None) or _Counter(self._factor)
         self._counters[key] = counter  # the newest stands last
@@ -99,9 +102,9 @@ class _Counter:
         self._epochs = 1
         self._warm_up = WARM_UP
         self._baseline: deque[float] = deque(maxlen=MOST)  # step times
-        self._row: list[_Interval] = []  # slow ones in a row; of a slow job, normal ones
-        self._slow_count = 0  # in the row that has made the job slow, and since then
-        self._longest = 0  # row of slow intervals that has ended, and less than ROW
+        self._row: list[_Interval] = []  # slow intervals in a row; while the job is slow, normal ones in a row
+        self._slow_count = 0  # slow intervals from the row that made the job slow until now
+        self._longest = 0  # length of the longest row of slow intervals that has ended, at most ROW
 
     def begin_epoch(self) -> None:
         self._epochs += 1
@@ -137,7 +140,10 @@ class _Counter:
         return self._changed(baseline_s)
 
     def _by_chance(self, baseline_s: float) -> float:
-        """Return the length of rows that steps of mixed lengths may make. A tenth of slow intervals: 4; half of them: 20."""
+        """Return the length of a row of slow intervals that steps of mixed lengths may make by chance.
+
+        With a tenth of slow intervals in the baseline: 4; with half: 20.
+        """
         return 2 * ROW * sum(step_s > self._factor * baseline_s for step_s in self._baseline) / len(self._baseline)
 
     def _while_slow(self, interval: _Interval, baseline_s: float, is_slow: bool) -> Change | None:
@@ -163,14 +169,14 @@ class _Counter:
 
 
 def median(values: Iterable[float]) -> float:
-    """Raises IndexError for no values."""
+    """Return the median. Raises IndexError for no values."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def slowest(step_s: Mapping[int, float]) -> int | None:
-    """Return the rank with the longest step time of its own, if it stands out. step_s: by rank, as printed by the ranks."""
+    """Return the rank with the longest step time if it stands out, else None. step_s: by rank, as printed by the ranks."""
     if len(step_s) < 2:
         return None
     ordered: Sequence[int] = sorted(step_s, key=step_s.__getitem__)

@@ -1,5 +1,8 @@
-"""Uncaught exceptions of ranks that do not end: at its exit a library may wait for the other ranks, as MPI_Finalize does, and these wait
-for the rank. The rank recorded the exception when it was raised (ranklaunch.rankside)."""
+"""Uncaught exceptions of ranks that do not end.
+
+At the exit of a rank a library may wait for the other ranks, as MPI_Finalize does, while these wait for the rank. The rank recorded the
+exception when it was raised (ranklaunch.rankside).
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ class Uncaught:
 
     def __init__(self, folder: str) -> None:
         self._files = Records(folder)
-        self._tops: dict[Identity, Identity] = {}  # by head of a rank, the topmost process of the rank
+        self._tops: dict[Identity, Identity] = {}  # by first Python process of a rank: topmost process of the rank
         self._raised: dict[Identity, Record] = {}  # by process
 
     def look(self, ranks: Mapping[int, Identity], now: float) -> list[Raised]:
-        """Return the exceptions of ranks that live, the newest first. ranks: their processes. now: monotonic seconds."""
+        """Return the exceptions of living ranks, the newest first. ranks: processes of living ranks. now: monotonic seconds."""
         for record in self._files.new(MOST_S):
             process = Identity(*record.process)
             if record.kind == RANK and record.top:
@@ -40,9 +43,9 @@ class Uncaught:
             elif record.kind == EXCEPTION and record.where in ("main", "thread"):
                 before = self._raised.get(process)
                 self._raised[process] = before if before and before.where == "main" and record.where == "thread" else record
-        return sorted(self._of(ranks, now), key=attrgetter("silent_s"))
+        return sorted(self._raised_by(ranks, now), key=attrgetter("silent_s"))
 
-    def _of(self, ranks: Mapping[int, Identity], now: float) -> Iterator[Raised]:
+    def _raised_by(self, ranks: Mapping[int, Identity], now: float) -> Iterator[Raised]:
         by_top = {top: self._raised[head] for head, top in self._tops.items() if head in self._raised}
         for rank, process in ranks.items():
             record = by_top.get(process)
@@ -54,7 +57,8 @@ class Uncaught:
 
 
 def _shortened(text: str) -> str:
-    """Return as much of a traceback as a frame has room for, in whole lines: half a line may be half a secret."""
+    """Return a traceback with at most MOST_OF_TRACEBACK characters: its first line, and its last lines. Lines stay whole: half a secret is
+    hard to recognise."""
     if len(text) <= MOST_OF_TRACEBACK:
         return text
     begin, _, _ = text.partition("\n")
@@ -63,12 +67,12 @@ def _shortened(text: str) -> str:
 
 
 def culprit(plan: Plan, suspect: Suspect, raised: Raised, at: float) -> Culprit:
-    """Return the culprit that the rank will be when its exception has ended it. at: seconds since 1970."""
+    """Return the culprit for a rank, as if its exception had already ended it. at: seconds since 1970."""
     nodes = plan.job.everyone
-    error = Catalogue(plan)(raised.said, code=CODE)
+    error = Catalogue(plan)(raised.traceback, code=CODE)
     return Culprit(
         node=suspect.node, rank=suspect.rank, pid=raised.pid, exit_code=CODE, signal=None, out_of_memory=False,
-        last_lines=errors.quoted(raised.said.splitlines()[-blame.LINES :]), name=f"rank {suspect.rank}",
+        last_lines=errors.quoted(raised.traceback.splitlines()[-blame.LINES :]), name=f"rank {suspect.rank}",
         host=nodes[suspect.node].host if 0 <= suspect.node < len(nodes) and len(nodes) > 1 else "",
         time=blame.iso(at), error=error and replace(error, line=raised.line),
     )  # fmt: skip

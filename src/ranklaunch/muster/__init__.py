@@ -2,7 +2,7 @@
 
 | module | contents |
 | --- | --- |
-| hub, member | two machines, node 0's side and every node's: events go in, actions come out |
+| hub, member | two state machines, of node 0 and of every node: events go in, actions come out |
 | barrier, membership, reports, liveness | parts of the hub: missing nodes, disagreements, failures, lost nodes |
 | events | events and actions, and the common base of both machines |
 | door, dialler | sockets: node 0 listens, the other nodes connect |
@@ -11,4 +11,4 @@
 | nodes | the supervisor's side |
 """
 
-EVIDENCE_S = 15.0  # added to the grace period after a failure: nodes take evidence before they stop
+EVIDENCE_S = 15.0  # added to the grace period after a failure: nodes collect evidence before they stop

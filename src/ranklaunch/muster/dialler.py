@@ -1,6 +1,6 @@
-"""A node's way to node 0: looks its name up, connects to one address after the other, and listens for its greeting.
+"""Connection of a node to node 0: look up the name of node 0, connect to one address after the other, wait for the greeting.
 
-Owns the one connection. When to come, and when to come no more, is the member's to say.
+This module owns the one connection. The member decides when to connect, and when to stop trying.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.stream import Stream, keep_alive
 
-CONNECT_S = 5.0  # of one attempt
+CONNECT_S = 5.0  # for one address
 
 
 class Dialler:
-    """feed: is given Reached and Greeted, or Unreached, of each attempt, then Heard, and Broken at the end."""
+    """Connections to node 0, one at a time.
+
+    feed: takes the events. Each dial() ends in Unreached, or in Reached and then Greeted. Heard follows for each message, and Broken
+    at the end.
+    """
 
     def __init__(self, muster: Muster, key: bytes, loop: Loop, feed: Callable[[Event], None]) -> None:
         self._muster = muster
@@ -38,7 +42,7 @@ class Dialler:
         self._closed = False
 
     def dial(self, again: bool) -> None:
-        """again: to the addresses of the last time."""
+        """Connect to node 0. again: to the addresses of the last time, without a look-up of the name."""
         if again and self._resolved:
             self._connect(self._resolved)
         else:
@@ -61,6 +65,7 @@ class Dialler:
 
     @property
     def flushed(self) -> bool:
+        """True if no message waits to be sent."""
         return not self._stream or self._stream.closed or not self._stream.pending
 
     def _on_addresses(self, addresses: list[lookup.Address], why: str) -> None:
@@ -73,35 +78,35 @@ class Dialler:
             self._connect(addresses)
 
     def _connect(self, addresses: list[lookup.Address]) -> None:
-        """To one address after the other."""
-        address, *others = addresses
+        """Connect to the first address; after a failure, to the next one."""
+        address, *further = addresses
         try:
             sock = address.open()
         except OSError as error:
-            self._next(others, error)
+            self._next(further, error)
             return
         code = sock.connect_ex(address.sockaddr)
         if code not in (0, errno.EINPROGRESS):
             sock.close()
-            self._next(others, OSError(code, os.strerror(code)))
+            self._next(further, OSError(code, os.strerror(code)))
             return
         self._connecting = sock
-        self._loop.on_writable(sock.fileno(), self._on_answer, sock, others)
-        self._timer = self._loop.after(CONNECT_S, self._on_silence, sock, others)
+        self._loop.on_writable(sock.fileno(), self._on_answer, sock, further)
+        self._timer = self._loop.after(CONNECT_S, self._on_silence, sock, further)
 
-    def _on_answer(self, sock: socket.socket, others: list[lookup.Address]) -> None:
+    def _on_answer(self, sock: socket.socket, further: list[lookup.Address]) -> None:
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._stop_connecting(sock)
-            self._next(others, OSError(code, os.strerror(code)))
+            self._next(further, OSError(code, os.strerror(code)))
             return
         self._stop_connecting(sock, keep=True)
         keep_alive(sock, self._muster.lost_after_s)
         self._begin(sock)
 
-    def _on_silence(self, sock: socket.socket, others: list[lookup.Address]) -> None:
+    def _on_silence(self, sock: socket.socket, further: list[lookup.Address]) -> None:
         self._stop_connecting(sock)
-        self._next(others, OSError(errno.ETIMEDOUT, "timed out"))
+        self._next(further, OSError(errno.ETIMEDOUT, "timed out"))
 
     def _stop_connecting(self, sock: socket.socket, *, keep: bool = False) -> None:
         if self._timer:
@@ -111,9 +116,9 @@ class Dialler:
         if not keep:
             sock.close()
 
-    def _next(self, others: list[lookup.Address], error: OSError) -> None:
-        if others:
-            self._connect(others)
+    def _next(self, further: list[lookup.Address], error: OSError) -> None:
+        if further:
+            self._connect(further)
         else:
             why = f"no answer on port {self._muster.port} ({liveness.words(error).lower()})"
             self._feed(Unreached(why, refused=True, silent=liveness.silence(error)))
@@ -134,14 +139,14 @@ class Dialler:
         try:
             messages = self._codec.feed(data)
         except wire.NOT_UNDERSTOOD as error:
-            self._end(f"what answers there is not understood: {wire.why(error)}")
+            self._end(f"invalid bytes from node 0: {wire.why(error)}")
             return
         for message in messages:
             if not stream.closed:
                 self._feed(Heard(0, message))
 
     def _greet(self) -> bool:
-        """Whether the other side has greeted as node 0 does, and is greeted."""
+        """Read the greeting and answer it. Return True once both sides have greeted; False before, and for another program's greeting."""
         greeting = bytes(self._greeting)
         if not wire.GREETING.startswith(greeting[: len(wire.GREETING)]):
             self._end(_other_greeting(greeting))
@@ -156,7 +161,7 @@ class Dialler:
         return self._codec is not None
 
     def _end(self, why: str) -> None:
-        """It is worth nothing."""
+        """Close a connection to something that is not node 0."""
         if self._stream:
             self._stream.close()
         self._on_end(OSError(errno.EPROTO, why))
@@ -170,4 +175,4 @@ class Dialler:
 def _other_greeting(greeting: bytes) -> str:
     if greeting.startswith(b"ranklaunch muster "):
         return "another version of ranklaunch answers there"
-    return "what answers there is not ranklaunch"
+    return "the program at the port is not ranklaunch"

@@ -1,8 +1,8 @@
-"""Node 0's door: it accepts connections and keeps them until they have signed with the job's key.
+"""Listener of node 0: accepts connections, and checks that their first message is signed with the job's key.
 
-Owns the listening port, the connections without a signature, and the addresses of peers with another key. An unsigned
-connection can do no more than end itself. Unsigned connections have little time and few bytes,
-and the oldest are closed when there are too many: they may not take resources of the nodes and of this process.
+This module owns the listening port, all connections, and the addresses of peers with another key. An unsigned connection can only end
+itself. Its time and bytes are limited, and the oldest is closed when there are too many, so that unsigned connections take no resources
+from the nodes.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ranklaunch.system.loop import Loop
 from ranklaunch.system.stream import Stream, keep_alive
 
 BACKLOG = 4096
-ACCEPT = 256  # connections taken in one step: the ranks' output has its turn too
-REST_S = 0.25
-UNKNOWN_S = 10.0  # how long a connection may stay without having signed
-UNKNOWN_MOST = 1024  # of such connections beyond one for each node; above it the oldest goes
+ACCEPT = 256  # connections accepted in one step of the loop: the ranks' output must be read too
+REST_S = 0.25  # pause of accept() when no descriptor is left
+UNKNOWN_S = 10.0  # lifetime of an unsigned connection
+UNKNOWN_MOST = 1024  # unsigned connections, beyond one for each node; above this the oldest is closed
 LEAST_UNKNOWN = 16
 UNKNOWN_BYTES = 16 * 1024  # of the first message
-REFUSED_SAID = 10  # addresses whose wrong key is told
+REFUSED_SAID = 10  # addresses with a wrong key that are reported, at most
 SPARE_FDS = 256  # descriptors for everything but the connections
-TAKEN_S = 10.0  # that a port may be in use; where an earlier start may have it, beyond the grace that this has to end
+TAKEN_S = 10.0  # wait for a port in use; if an earlier start of the job may have the port, the grace period is added
 FOREVER = float("inf")
 
 
 class Peer:
-    """One connection. link: its number. known: it has signed, and was admitted or turned away."""
+    """One connection. link: its number. known: True once it has signed, and was admitted or turned away."""
 
     def __init__(self, link: int, address: str, since: float) -> None:
         self.link = link
@@ -48,14 +48,16 @@ class Peer:
 
 
 class Door:
-    """feed: is given First with the first message of a signed connection, answered by admit(), turn_away() or drop(), and from then on
-    the
-    connection's events. Connections without a signature cause no event but AtDoor."""
+    """Connections to node 0.
+
+    feed: takes the events. First has the first message of a signed connection; the answer is admit(), turn_away() or drop(). Later
+    events of the connection follow. Unsigned connections cause no event but AtDoor.
+    """
 
     def __init__(
         self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], feed: Callable[[Event], None], grace_s: float
     ) -> None:
-        self.trouble = ""  # why nobody can come in
+        self.trouble = ""  # why no node can connect
         self._patience_s = FOREVER
         self._grace_s = grace_s
         self._muster = muster
@@ -73,29 +75,29 @@ class Door:
         self.open()
 
     def open(self) -> None:
-        """Listens, where it does not yet: an earlier start of this container may be on its way out. Raises ConfigError where this user may
-        not, which no time changes."""
+        """Listen on the port unless this is done. Otherwise report the trouble; the hub calls again, since an earlier start of this
+        container may still have the port. Raises ConfigError if this user may not listen there."""
         if self._listener:
             return
         try:
             self._listener = _bound(self._muster.hosts[0], self._muster.port)
         except PermissionError as error:
             msg = (
-                f"port {self._muster.port} of this node may not be listened at by user id {os.getuid()}: {error.strerror}; "
-                "--muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
+                f"user id {os.getuid()} may not listen on port {self._muster.port} of this node: {error.strerror}; "
+                "set another --muster-port (RANKLAUNCH_MUSTER_PORT), on every node"
             )
             raise ConfigError(msg) from None
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                self._tell_taken()
+                self._report_port_in_use()
             else:
-                self._tell(f"port {self._muster.port} of this node cannot be used: {error}")
+                self._report(f"port {self._muster.port} of this node cannot be used: {error}")
             return
-        self._tell("")
+        self._report("")
         self._loop.on_readable(self._listener.fileno(), self._accept)
 
-    def _tell_taken(self) -> None:
-        """By whom is looked up once: there may be thousands of processes."""
+    def _report_port_in_use(self) -> None:
+        """Report the process that has the port, once: the look-up reads all processes, and there may be thousands."""
         if self._patience_s < FOREVER:
             return
         from ranklaunch.system.ports import holder
@@ -103,12 +105,12 @@ class Door:
         owner = holder(self._muster.port)
         self._patience_s = TAKEN_S + (self._grace_s if not owner or owner.may_be_ours else 0)
         who = owner.text if owner else "another process"
-        self._tell(
-            f"port {self._muster.port} of this node is in use by {who}; --muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
+        self._report(
+            f"port {self._muster.port} of this node is in use by {who}; set another --muster-port (RANKLAUNCH_MUSTER_PORT), on every node"
         )
 
-    def _tell(self, trouble: str) -> None:
-        """What keeps everybody out, and who has come with another key."""
+    def _report(self, trouble: str) -> None:
+        """Report to the hub why no node can connect, "" for no trouble, and the addresses of peers with another key."""
         self.trouble = trouble
         self._feed(AtDoor(trouble, ", ".join(f"{address} (another key)" for address in self._refused), self._patience_s))
 
@@ -129,7 +131,7 @@ class Door:
             peer.known = True
 
     def turn_away(self, link: int) -> None:
-        """One that has signed and is none of the job's: it may hear why, and not stay."""
+        """Keep a signed connection that has no place in the job for as long as an unsigned one, so that it can read the reason."""
         self.admit(link)
         if link in self._peers:
             self._unknown[self._peers[link]] = None
@@ -148,13 +150,16 @@ class Door:
                 peer.stream.send(peer.codec.sign(body))
 
     def drop_late(self) -> None:
-        """Those who have had their time."""
+        """Close the unsigned connections that are older than UNKNOWN_S."""
         now = self._loop.clock()
         for peer in [peer for peer in self._unknown if now - peer.since > UNKNOWN_S]:
             self.drop(peer.link)
 
     def _lift_limit(self) -> int:
-        """Room for one descriptor per node; ranks get the limit that ranklaunch was given. How many may be here that have not signed."""
+        """Raise the limit of open files so that every node can connect. Return how many unsigned connections are allowed.
+
+        Ranks start with the old limit.
+        """
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -173,11 +178,11 @@ class Door:
                 sock, address = self._listener.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
-            except OSError as error:  # no descriptor left: those who have said nothing make room
+            except OSError as error:  # no descriptor left: an unsigned connection makes room
                 if not self._drop_oldest():
                     if not self._full:
                         self._full = True
-                        self._say(f"muster: cannot take a connection: {error}")
+                        self._say(f"muster: cannot accept a connection: {error}; see ulimit -n")
                     self._rest()
                 return
             keep_alive(sock, self._muster.lost_after_s)
@@ -186,7 +191,7 @@ class Door:
                 self._drop_oldest()
 
     def _rest(self) -> None:
-        """Stops listening for a moment, so that what cannot be helped does not keep the loop busy."""
+        """Accept nothing for a moment: the waiting connections would keep the loop busy without any progress."""
         listener = self._listener
         assert listener
         self._resting = True
@@ -228,7 +233,7 @@ class Door:
             self._on_nonsense(peer, wire.why(error))
             return
         for message in messages:
-            if peer.stream.closed:  # by what it has said before
+            if peer.stream.closed:  # because of an earlier message
                 return
             self._feed(Heard(peer.link, message) if peer.known else First(peer.link, peer.address, message))
 
@@ -240,12 +245,12 @@ class Door:
 
     def _on_wrong_key(self, peer: Peer) -> None:
         if peer.known:
-            self._on_nonsense(peer, "a signature is not right")
+            self._on_nonsense(peer, "a signature is wrong")
             return
         if peer.address not in self._refused and len(self._refused) < REFUSED_SAID:
             self._refused.append(peer.address)
             self._say(f"muster: {peer.address} has another key: RANKLAUNCH_SECRET, or without it the job's name, is not the same there")
-            self._tell(self.trouble)
+            self._report(self.trouble)
         self.drop(peer.link)
 
     def _on_end(self, peer: Peer, error: OSError | None) -> None:

@@ -1,4 +1,4 @@
-"""Drivers of the two machines: they perform actions on the loop, and feed events back."""
+"""Drivers of the two state machines: perform their actions on the event loop, and feed events back to them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Owner(Protocol):
     """Supervisor's side of both drivers."""
 
     def on_word(self, word: events.Told, *, at_node_0: bool = False) -> None:
-        """Take a word: as node 0 from a node, or from node 0."""
+        """Take a word from node 0; at_node_0: as node 0, a word from a node."""
 
     def on_news(self, action: Action) -> None:
-        """Take Released, Stop, Again, Judged, Lost or Dismissed, in a turn of the loop of its own."""
+        """Take Released, Stop, Again, Judged, Lost or Dismissed, each in its own turn of the loop."""
 
     def decide(self, question: events.Decide) -> events.Decided:
         """Decide as node 0 if another round follows a failed one."""
 
 
 class Driver:
-    """One machine on the loop. Say, Wake and Rest are the same for all machines."""
+    """One machine on the loop. Performs Say, Wake and Rest; subclasses perform all other actions."""
 
     def __init__(self, machine: Machine, loop: Loop, say: Callable[[str], None]) -> None:
         self._machine = machine
@@ -50,7 +50,7 @@ class Driver:
         self._busy = self._closed = False
 
     def feed(self, event: Event) -> None:
-        """Feed an event, after the actions of the event before."""
+        """Feed an event to the machine once the actions of the previous event are performed."""
         self._events.append(event)
         if self._busy:
             return
@@ -75,13 +75,13 @@ class Driver:
             self._rest(action.event)
         elif isinstance(action, events.Wake):
             self._rest(action.event)
-            woken = partial(self._woken, action.event)
-            self._timers[action.event] = self._loop.after(action.seconds, woken)
+            fire = partial(self._fire, action.event)
+            self._timers[action.event] = self._loop.after(action.seconds, fire)
         else:
             self._do(action)
 
     def _do(self, action: Action) -> None:
-        """Perform an action that only this machine has."""
+        """Perform an action other than Say, Wake and Rest."""
         raise NotImplementedError
 
     def _rest(self, event: Event) -> None:
@@ -89,7 +89,7 @@ class Driver:
         if timer:
             timer.cancel()
 
-    def _woken(self, event: Event) -> None:
+    def _fire(self, event: Event) -> None:
         del self._timers[event]
         self.feed(event)
 
@@ -98,7 +98,7 @@ class HubDriver(Driver):
     """Node 0: the hub and its door.
 
     attempt: number of this start of node 0. restarts: another round may follow a failed one.
-    run_id: of the job, for all nodes.
+    run_id: id of the job, for all nodes.
     """
 
     def __init__(
@@ -128,19 +128,19 @@ class HubDriver(Driver):
         self.feed(events.Dismiss())
 
     def end_late(self, finished: str) -> None:
-        """End a job with followers: this node has succeeded, and other nodes do not end."""
+        """End a job with followers: this node has succeeded, and other nodes do not end. finished: result of this node, in words."""
         self.feed(events.EndLate(finished))
 
     def say(self, topic: str, body: object, nodes: Iterable[int] = ()) -> None:
         """Send a word to these nodes, or to all.
 
-        Raises WireError, TypeError or ValueError where no frame can hold it.
+        Raises WireError, TypeError or ValueError if no frame can hold the word.
         """
         wire.require_room(topic, body)
         self.feed(events.Word(topic, body, tuple(nodes)))
 
     def hurry(self) -> None:
-        """Judge by what is known, behind what node 0's own member has just said."""
+        """Judge the job by the reports so far, in the loop's next turn: after the messages that node 0's own member has just sent."""
         self._loop.after(0, partial(self.feed, events.Hurry()))
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class HubDriver(Driver):
         elif isinstance(action, events.LookUp):
             lookup.look_up(action.host, self._port, self._loop, partial(self._resolved, action.node))
         elif isinstance(action, events.Told):
-            # At once: an order for evidence is said before the stop that the next message causes.
+            # At once: an order to collect evidence must come before the stop that the next message causes.
             self._owner.on_word(action, at_node_0=True)
         elif isinstance(action, events.Decide):
             self.feed(self._owner.decide(action))
@@ -174,9 +174,9 @@ class HubDriver(Driver):
         self.door.send(action.message, action.links)
 
     def _let_go(self, link: int) -> None:
-        """Close connections; of a job that has ended all at once, when each has its verdict.
+        """Close a connection. After the end of the job, close all together, once every node has its verdict.
 
-        Some platforms kill the other containers when the first exits.
+        Some platforms kill the other containers when the first one exits.
         """
         self._leaving.append(link)
         while self._leaving and (self.hub.settled or not self.hub.judgement):
@@ -191,8 +191,10 @@ class HubDriver(Driver):
 
 
 class Inside:
-    """Connection of node 0's own member to the hub, inside this process. A message arrives in the loop's next turn, as through
-    a socket. No signature is needed, and no connection from outside can take its place."""
+    """Connection of node 0's own member to the hub, inside this process.
+
+    A message arrives in the loop's next turn, as through a socket. No signature is needed, and no other connection has the number INSIDE.
+    """
 
     flushed = True
 
@@ -200,17 +202,17 @@ class Inside:
         self._loop = loop
         self._hub = hub
         self._feed = feed
-        self._said = False
+        self._has_sent = False
         hub.connect(self)
 
     def dial(self, again: bool) -> None:
-        self._said = False
+        self._has_sent = False
         self.deliver(events.Reached())
         self.deliver(events.Greeted())
 
     def send(self, message: Message) -> None:
-        event = events.Heard(INSIDE, message) if self._said else events.First(INSIDE, "this container", message)
-        self._said = True
+        event = events.Heard(INSIDE, message) if self._has_sent else events.First(INSIDE, "this container", message)
+        self._has_sent = True
         self._loop.after(0, self._hub.feed, event)
 
     def deliver(self, event: Event) -> None:
@@ -224,9 +226,9 @@ class Inside:
 
 
 class MemberDriver(Driver):
-    """A node: the member and its way to node 0.
+    """A node: the member and its connection to node 0.
 
-    attempt: number of this start of the node. hub: on node 0, the one in this process.
+    attempt: number of this start of the node. hub: on node 0, the hub in this process.
     """
 
     def __init__(
@@ -236,8 +238,8 @@ class MemberDriver(Driver):
         self.member = Member(muster, os.urandom(8).hex(), socket.gethostname(), attempt)
         super().__init__(self.member, loop, say)
         self._owner = owner
-        self._pending = 0  # news that the owner has not taken
-        self._way = Inside(loop, hub, self.feed) if hub else Dialler(muster, key, loop, self.feed)
+        self._pending = 0  # actions that are not yet passed to the owner
+        self._connection = Inside(loop, hub, self.feed) if hub else Dialler(muster, key, loop, self.feed)
 
     def start(self) -> None:
         self.feed(events.Start())
@@ -253,17 +255,18 @@ class MemberDriver(Driver):
         self.feed(events.Fail(suspect))
 
     def done(self, finish: Finish, unseen: int = 0) -> None:
+        """Report the success of this node. unseen: number of ranks without a known end."""
         self.feed(events.Done(finish, unseen))
 
     def report(
         self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[Note],
         state: Mapping[str, Any] = NOTHING,
     ) -> None:  # fmt: skip
-        """Report how this node has ended."""
+        """Report how this node has ended. state: for the decision about another round."""
         self.feed(events.Report(tuple(suspects), tuple(finishes), tuple(notes), state))
 
     def say(self, topic: str, body: object) -> None:
-        """Send a word to node 0. Raises WireError, TypeError or ValueError where no frame can hold it."""
+        """Send a word to node 0. Raises WireError, TypeError or ValueError if no frame can hold the word."""
         wire.require_room(topic, body)
         self.feed(events.Word(topic, body))
 
@@ -272,38 +275,39 @@ class MemberDriver(Driver):
 
     def close(self) -> None:
         super().close()
-        self._way.close()
+        self._connection.close()
 
     @property
     def over(self) -> bool:
-        """True once nothing more will be heard, and the owner has taken all news."""
+        """True once node 0 will send nothing more, and the owner has taken all actions."""
         return self.member.over and not self._pending
 
     @property
     def flushed(self) -> bool:
-        """True if all messages are on their way."""
-        return self._way.flushed
+        """True if no message waits to be sent."""
+        return self._connection.flushed
 
     def strange_s(self, now: float) -> float:
         """Seconds for which another ranklaunch has answered at node 0's port."""
         return 0.0 if self.member.strange_since is None else now - self.member.strange_since
 
     def wall(self, clock: float) -> float:
-        """A time of this node's monotonic clock as seconds since 1970, by node 0's clock if that is known."""
+        """Return a time of this node's monotonic clock as seconds since 1970, by node 0's clock once the difference is measured."""
         return self._loop.wall(clock) if self.member.offset is None else clock + self.member.offset
 
     def _do(self, action: Action) -> None:
         if isinstance(action, events.Send):
-            self._way.send(action.message)
+            self._connection.send(action.message)
         elif isinstance(action, events.Close):
-            self._way.hang_up()
+            self._connection.hang_up()
         elif isinstance(action, events.Dial):
-            self._way.dial(action.again)
+            self._connection.dial(action.again)
         else:
             self._pending += 1
-            self._loop.after(0, partial(self._tell, action))
+            self._loop.after(0, partial(self._pass_on, action))
 
-    def _tell(self, action: Action) -> None:
+    def _pass_on(self, action: Action) -> None:
+        """Pass an action to the owner."""
         self._pending -= 1
         if isinstance(action, events.Told):
             self._owner.on_word(action)

@@ -1,4 +1,7 @@
-"""Events and actions of the muster's state machines, as frozen values: a test writes down the events of a job and their times."""
+"""Events and actions of the muster's state machines, and the machines' common base.
+
+Events and actions are frozen values, so a test can feed the events of a job, with their times, and compare the actions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ranklaunch.muster.wire import Message
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note
 
-INSIDE = 0  # the number of the connection of node 0's own member, which no connection through the door has
+INSIDE = 0  # number of the connection of node 0's own member; connections through the listener count from 1
 
 
 class Now(NamedTuple):
@@ -22,12 +25,13 @@ class Now(NamedTuple):
     wall: float
 
     def wall_of(self, clock: float) -> float:
+        """Return a time of the monotonic clock as seconds since 1970."""
         return self.wall - (self.clock - clock)
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happens. link: the number of a connection; a member has one at a time, which is 0."""
+    """Input of a machine. link: number of a connection; a member has one connection at a time, with number 0."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Start(Event):
 
 @dataclass(frozen=True)
 class First(Event):
-    """A connection has signed its first message. address: where it comes from."""
+    """First message of a connection to node 0, with a valid signature. address: the peer's."""
 
     link: int
     address: str
@@ -46,7 +50,7 @@ class First(Event):
 
 @dataclass(frozen=True)
 class Heard(Event):
-    """A later message, of one that was admitted; a member's first too."""
+    """Later message of an admitted connection; at a member, every message."""
 
     link: int
     message: Message
@@ -54,7 +58,7 @@ class Heard(Event):
 
 @dataclass(frozen=True)
 class Nonsense(Event):
-    """What one that was admitted has sent is no message."""
+    """Invalid bytes from an admitted connection."""
 
     link: int
     why: str
@@ -62,7 +66,7 @@ class Nonsense(Event):
 
 @dataclass(frozen=True)
 class Broken(Event):
-    """A connection is over. error: None where the other side closed it. spoke: whether it had greeted as ranklaunch does."""
+    """End of a connection. error: None if the other side closed it. spoke: True if the other side had sent ranklaunch's greeting."""
 
     link: int = 0
     error: OSError | None = None
@@ -71,19 +75,19 @@ class Broken(Event):
 
 @dataclass(frozen=True)
 class Overdue(Event):
-    """Time is up for a node whose connection broke."""
+    """End of the time for a node to connect again after a broken connection."""
 
     instance: str
 
 
 @dataclass(frozen=True)
 class Tick(Event):
-    """The hub looks after what has no event of its own."""
+    """Timer of the hub: deadlines, the listener, unsigned connections."""
 
 
 @dataclass(frozen=True)
 class Resolved(Event):
-    """A name was looked up. why: it was not found."""
+    """Result of the look-up of a missing node's name. why: the reason that the name has no address, or ""."""
 
     node: int
     addresses: tuple[str, ...]
@@ -92,7 +96,8 @@ class Resolved(Event):
 
 @dataclass(frozen=True)
 class AtDoor(Event):
-    """Trouble at the door: the reason that no node can enter, and refused peers. patience_s: seconds before the job ends by the trouble."""
+    """State of the listener. trouble: why no node can connect, or "". refused: addresses of peers with another key. patience_s: seconds
+    until the trouble ends the job."""
 
     trouble: str
     refused: str
@@ -101,14 +106,14 @@ class AtDoor(Event):
 
 @dataclass(frozen=True)
 class Planned(Event):
-    """What is said when all have succeeded."""
+    """New sentence for the success of the whole job."""
 
     success: str
 
 
 @dataclass(frozen=True)
 class Dismiss(Event):
-    """Node 0 leaves before the others; they go on without it."""
+    """Node 0 leaves before the other nodes, which continue without it."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +125,13 @@ class EndLate(Event):
 
 @dataclass(frozen=True)
 class Hurry(Event):
-    """Node 0 waits for nobody any more."""
+    """End of node 0's wait for reports."""
 
 
 @dataclass(frozen=True)
 class Decided(Event):
-    """Answer to Decide. again: all start once more; judgement: of the ended round. next: facts for the nodes on the next round,
-    in JSON's form."""
+    """Answer to Decide. again: True if all nodes start again. judgement: of the ended round. next: facts for the nodes on the next
+    round, as JSON."""
 
     again: bool
     judgement: Judgement
@@ -135,17 +140,18 @@ class Decided(Event):
 
 @dataclass(frozen=True)
 class Reached(Event):
-    """Something answers at node 0's port."""
+    """A program answers at node 0's port; its greeting is awaited."""
 
 
 @dataclass(frozen=True)
 class Greeted(Event):
-    """It greets as node 0 does, and can be spoken to."""
+    """The program at node 0's port has sent ranklaunch's greeting, and takes messages."""
 
 
 @dataclass(frozen=True)
 class Unreached(Event):
-    """Nothing answers, or the name is not known. refused: it was node 0's port that did not answer; silent: nor did its host."""
+    """No answer from node 0, or its name is unknown. refused: True if the port did not answer, False if the name is unknown. silent: the
+    host did not answer either."""
 
     why: str
     refused: bool
@@ -154,35 +160,37 @@ class Unreached(Event):
 
 @dataclass(frozen=True)
 class Retry(Event):
-    """It is time to come again. again: to where node 0 was a moment ago."""
+    """Time to connect again. again: to the last addresses of node 0, without a look-up."""
 
     again: bool = False
 
 
 @dataclass(frozen=True)
 class GreetingDue(Event):
-    """What answers at the port should have welcomed this node by now."""
+    """End of the time for the program at node 0's port to welcome this node."""
 
 
 @dataclass(frozen=True)
 class PingDue(Event):
-    pass
+    """Time for a ping."""
 
 
 @dataclass(frozen=True)
 class Remind(Event):
-    """The time has come for a message about the missing nodes."""
+    """Time for a console line about the wait."""
 
 
 @dataclass(frozen=True)
 class Busy(Event):
+    """Work of this node before it is ready. doing: in words."""
+
     doing: str
 
 
 @dataclass(frozen=True)
 class Ready(Event):
-    """index, host: this node's place, from the rank table if there is one. offers: short texts for node 0; node 0's own are
-    for all nodes."""
+    """This node is ready to start. index, host: its place, from the rank table if there is one. offers: short texts for node 0;
+    node 0's own offers are for all nodes."""
 
     facts: Mapping[str, str]
     index: int
@@ -192,14 +200,14 @@ class Ready(Event):
 
 @dataclass(frozen=True)
 class Fail(Event):
-    """The first that went wrong here; Report says the rest."""
+    """First failure of this node. Report has all of them."""
 
     suspect: Suspect
 
 
 @dataclass(frozen=True)
 class Done(Event):
-    """unseen: how many of its ranks nobody saw."""
+    """Success of this node's ranks. unseen: number of its ranks without a known end."""
 
     finish: Finish
     unseen: int = 0
@@ -207,7 +215,7 @@ class Done(Event):
 
 @dataclass(frozen=True)
 class Report(Event):
-    """How this node has ended. state: for whoever decides whether another round follows, as JSON has it."""
+    """End of this node. state: for the decision about another round, as JSON."""
 
     suspects: tuple[Suspect, ...] = ()
     finishes: tuple[Finish, ...] = ()
@@ -217,7 +225,7 @@ class Report(Event):
 
 @dataclass(frozen=True)
 class Word(Event):
-    """Message of one side to the other, in the sender's words. body: in JSON's form. nodes: receivers of node 0's message; (): all."""
+    """Message between supervisors, which the muster only carries. body: as JSON. nodes: receivers of node 0's message; () for all."""
 
     topic: str
     body: Any
@@ -226,17 +234,17 @@ class Word(Event):
 
 @dataclass(frozen=True)
 class Leave(Event):
-    """This node leaves: before the others, or with them, when it has written down how the job ended."""
+    """This node leaves: before the other nodes, or together with them after it has written its verdict."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """What is to be done."""
+    """Output of a machine, performed by its driver."""
 
 
 @dataclass(frozen=True)
 class Send(Action):
-    """One message, to each of these connections."""
+    """Send one message to each of these connections."""
 
     message: Message
     links: tuple[int, ...] = (0,)
@@ -244,36 +252,38 @@ class Send(Action):
 
 @dataclass(frozen=True)
 class Close(Action):
+    """Close a connection."""
+
     link: int = 0
 
 
 @dataclass(frozen=True)
 class Admit(Action):
-    """A connection may stay, and may say more."""
+    """Keep a signed connection, and accept messages of full size."""
 
     link: int
 
 
 @dataclass(frozen=True)
 class TurnAway(Action):
-    """It may hear why, and not stay."""
+    """Keep a connection only until it has read why it has no place in the job."""
 
     link: int
 
 
 @dataclass(frozen=True)
 class Listen(Action):
-    """Where nobody listens at node 0's port yet."""
+    """Listen on node 0's port, unless this is done."""
 
 
 @dataclass(frozen=True)
 class Sweep(Action):
-    """Connections that have not signed in time go."""
+    """Close connections that have not signed in time."""
 
 
 @dataclass(frozen=True)
 class LookUp(Action):
-    """Ends in Resolved."""
+    """Look up the name of a missing node. The answer is Resolved."""
 
     node: int
     host: str
@@ -281,19 +291,21 @@ class LookUp(Action):
 
 @dataclass(frozen=True)
 class Dial(Action):
-    """Ends in Reached or Unreached. again: where node 0 was a moment ago, without looking its name up."""
+    """Connect to node 0. The answer is Reached or Unreached. again: to the last addresses of node 0, without a look-up."""
 
     again: bool = False
 
 
 @dataclass(frozen=True)
 class Say(Action):
+    """Print a line on the console."""
+
     text: str
 
 
 @dataclass(frozen=True)
 class Wake(Action):
-    """Feeds the event so many seconds from now, and not when an equal one was to be fed."""
+    """Feed the event after so many seconds. Replaces the timer of an equal event."""
 
     event: Event
     seconds: float
@@ -301,37 +313,36 @@ class Wake(Action):
 
 @dataclass(frozen=True)
 class Rest(Action):
-    """The event is not to be fed any more."""
+    """Cancel the timer of an event."""
 
     event: Event
 
 
 @dataclass(frozen=True)
 class Released(Action):
-    """All may start. text: who was late."""
+    """Start of all nodes. text: for the console, with the nodes that came late."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Stop(Action):
-    """Another node has failed."""
+    """Order to stop: another node has failed."""
 
     judgement: Judgement
 
 
 @dataclass(frozen=True)
 class Judged(Action):
-    """The judgement of the whole job: its failure, or its success."""
+    """Judgement of the whole job: failed or succeeded."""
 
     judgement: Judgement
 
 
 @dataclass(frozen=True)
 class Decide(Action):
-    """A round has failed, and all present nodes have ended; Decided follows soon. released: True if the round had begun. away: a node
-    that
-    is gone, or has not reported its end. states: the other nodes' own statements."""
+    """A round has failed, and all present nodes have ended. The answer is Decided. released: True if the round had begun. away: a
+    node that is lost or has not reported its end, "" for none. states: Report.state of each node."""
 
     judgement: Judgement
     round: int
@@ -342,7 +353,7 @@ class Decide(Action):
 
 @dataclass(frozen=True)
 class Again(Action):
-    """All start once more, as this round. judgement: of the one before. next: as in Decided."""
+    """All nodes start again, as this round. judgement: of the round before. next: as in Decided."""
 
     round: int
     judgement: Judgement
@@ -351,7 +362,7 @@ class Again(Action):
 
 @dataclass(frozen=True)
 class Told(Action):
-    """A word has come. node: from whom; a member hears node 0 alone."""
+    """Received word. node: the sender; a member receives words of node 0 only."""
 
     node: int
     topic: str
@@ -360,18 +371,18 @@ class Told(Action):
 
 @dataclass(frozen=True)
 class Lost(Action):
-    """Node 0 is gone."""
+    """Node 0 is lost."""
 
     suspect: Suspect
 
 
 @dataclass(frozen=True)
 class Dismissed(Action):
-    """Node 0 leaves, having waited for the others long enough."""
+    """Node 0 leaves before the other nodes: it has succeeded, and has waited for the others long enough."""
 
 
-# Tables. A row is what comes: a message by its type, or an event of this side. Its cells are what is done, one for each state; a
-# message's last one says what becomes of one of another round.
+# Tables. A row is a message, by its type, or an event of this side. Its cells name the method for each state. The last cell of a message
+# tells if a message of another round is taken or refused.
 NO = "-"
 TAKEN, REFUSED = "taken", "refused"
 Row = tuple[str, ...]
@@ -379,35 +390,35 @@ Key = Union[str, type[Event]]
 
 
 class Kept:
-    """Messages from one side to the other for a possible repetition, in order. heard: the number of the last message from there.
+    """Sent words that are not yet confirmed, in order. heard: number of the last word received from the other side.
 
-    Each message is heard once, and in order, however often a connection breaks: the message has a number, is kept until a ping or a pong
+    Each word is taken once, and in order, however often a connection breaks. A word has a number, is kept until a ping or a pong
     confirms its arrival, and is sent again after a new connection.
     """
 
     def __init__(self) -> None:
         self.heard = 0
-        self._said: deque[Message] = deque()
+        self._sent: deque[Message] = deque()
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._said)
+        return iter(self._sent)
 
     def add(self, message: Message) -> None:
-        self._said.append(message)
+        self._sent.append(message)
 
     def drop(self, message: Message) -> None:
-        """What was heard there, as a message of the other side tells; one that tells nothing is of an older version."""
+        """Drop the words that a ping or pong confirms. One without `heard` is from an older version, and confirms nothing."""
         last = wire.number({"heard": 0, **message}, "heard")
-        while self._said and self._said[0]["number"] <= last:
-            self._said.popleft()
+        while self._sent and self._sent[0]["number"] <= last:
+            self._sent.popleft()
 
     def clear(self) -> None:
-        self._said.clear()
+        self._sent.clear()
 
 
 class Machine:
-    """One without input or output. attempt: of this start of its node. round: which of the job's rounds this is, by which messages are
-    fenced."""
+    """State machine without input or output. attempt: number of this start of its node. round: number of the job's round; messages of
+    another round may be refused."""
 
     rules: ClassVar[Mapping[tuple[str, Key], Callable[..., Any]]]
 
@@ -420,7 +431,7 @@ class Machine:
         self._actions: list[Action] = []
 
     def feed(self, event: Event, now: Now) -> list[Action]:
-        """What is to be done because of it, in this order."""
+        """Return the actions that an event causes, in order."""
         self._now = now
         self._actions = []
         self._take(event)
@@ -435,25 +446,27 @@ class Machine:
         self._actions.append(action)
 
     def _stamped(self, message: Message) -> Message:
-        """Every message says of which attempt and round it is."""
+        """Return a message with this machine's attempt and round."""
         return {**message, "attempt": self.attempt, "round": self.round}
 
     def _hear_once(self, node: int, kept: Kept, message: Message) -> None:
+        """Pass a word on, unless it is a repetition."""
         number, topic, body = wire.number(message, "number"), wire.text(message, "topic"), message["body"]
         if number > kept.heard:
             kept.heard = number
             self._do(Told(node, topic, body))
 
     def _worded(self, word: Word) -> Message:
+        """Return a word as a message with the next number."""
         self._last_word += 1
         return self._stamped({"type": "word", "number": self._last_word, "topic": word.topic, "body": word.body})
 
 
 def rules(machine: type, states: tuple[str, ...], table: Mapping[Key, Row]) -> dict[tuple[str, Key], Callable[..., Any]]:
-    """The function for each state and what comes in it: the cell "stop_all" is the machine's method _stop_all."""
+    """Return the method for each state and row of a table: the cell "stop_all" is the machine's method _stop_all."""
     return {(state, key): getattr(machine, f"_{word}") for key, row in table.items() for state, word in zip(states, row) if word != NO}
 
 
 def taken(table: Mapping[Key, Row]) -> frozenset[Key]:
-    """The messages that count whatever their round."""
+    """Return the types of messages that are taken from any round."""
     return frozenset(key for key, row in table.items() if row[-1] == TAKEN)

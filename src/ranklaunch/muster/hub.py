@@ -1,7 +1,7 @@
 """Node 0's side of the muster: start all nodes together, report the first failure to all, and name the cause of the job's end.
 
-The hub is a gate and a broadcast: each node sends one message for each event of its own, and gets one for each event of the whole
-job. A machine without input or output: events go in, actions come out, and TABLE has the actions for each event in each state.
+Each node sends one message for each event of its own, and gets one message for each event of the whole job. The hub is a state machine
+without input or output: events go in, actions come out, and TABLE has the method for each event in each state.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from ranklaunch.muster import events, liveness, wire
 from ranklaunch.muster.barrier import ASK_S, FIRST_STATUS_S, STATUS_S, Gathering
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Machine, Row
 from ranklaunch.muster.membership import Roll
-from ranklaunch.muster.reports import Node, Present, Reports, told
+from ranklaunch.muster.reports import Node, Present, Reports, judgement_message
 from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
 
-# Before the release; after it; since the first failure; all have ended, and whether they start again is being decided; they do, and the
-# next release is waited for; the judgement is known; node 0 has left without one.
+# gathering: before the release. running: after the release. ending: since the first failure. deciding: all nodes have ended, and the
+# answer to Decide is awaited. gate: all nodes start again, and the next release is awaited. judged: the judgement is known. dismissed:
+# node 0 has left without a judgement.
 STATES = GATHERING, RUNNING, ENDING, DECIDING, GATE, JUDGED, DISMISSED = (
     "gathering", "running", "ending", "deciding", "gate", "judged", "dismissed",
 )  # fmt: skip
 
 # fmt: off
 TABLE: dict[Key, Row] = {
-    # what comes      gathering       running         ending       deciding     gate            judged       dismissed    of another round
+    # message         gathering       running         ending       deciding     gate            judged       dismissed    of another round
     "hello":         ("enrol",        "readmit",      "stop_it",   "stop_it",   "take_back",    "tell_it",   "send_off",  TAKEN),
     "ping":          ("pong",         "pong",         "pong",      "pong",      "pong",         "pong",      "pong",      TAKEN),
     "busy":          ("note",         "note",         "note",      "note",      "note",         "note",      "note",      REFUSED),
@@ -38,9 +39,9 @@ TABLE: dict[Key, Row] = {
     "report":        ("stop_and_ask", "stop_and_ask", "file",      NO,          "stop_and_ask", "file",      "file",      REFUSED),
     "word":          (NO,             "hear_word",    "hear_word", NO,          NO,             NO,          NO,          REFUSED),
     "bye":           ("part",         "part_early",   "part",      "part",      "part",         "part",      "part",      TAKEN),
-    # what happens on this side
+    # event of this side
     events.Start:    ("begin",        NO,             NO,          NO,          NO,             NO,          NO),
-    First:           ("drop",         "drop",         "drop",      "drop",      "drop",         "drop",      "drop"),  # and it is no hello
+    First:           ("drop",         "drop",         "drop",      "drop",      "drop",         "drop",      "drop"),  # no hello
     events.Broken:   ("miss",         "miss",         "miss",      "miss",      "miss",         "see_off",   "see_off"),
     events.Nonsense: ("drop",         "drop",         "drop",      "drop",      "drop",         "drop",      "drop"),
     events.Overdue:  ("forget",       "lose",         "lose",      NO,          "lose",         NO,          NO),
@@ -56,13 +57,13 @@ TABLE: dict[Key, Row] = {
 }
 # fmt: on
 
-TICK_S, QUIET_TICK_S = 0.25, 5.0  # the second while the job runs
+TICK_S, QUIET_TICK_S = 0.25, 5.0  # between two ticks; the second while the job runs, and after its end
 
 
 class Hub(Machine):
     """Node 0's machine.
 
-    success: sentence for the success of everything. name: tells two starts of node 0 apart. run_id: of the job, for all
+    success: sentence for the success of the whole job. name: differs between two starts of node 0. run_id: id of the job, for all
     nodes. restarts: another round may follow a failed one; a node that was not in the first round has no part in it.
     """
 
@@ -88,19 +89,18 @@ class Hub(Machine):
 
     @property
     def settled(self) -> bool:
-        """Whether every node that is there has taken the verdict."""
-        return all(node.told or node.link is None for node in self.here.by_instance.values())
+        """True if every connected node has received the verdict."""
+        return all(node.has_verdict or node.link is None for node in self.here.by_instance.values())
 
     def unheard(self, since: float) -> str:
-        """The first node that has not taken the verdict and that nothing was heard of since then, by this side's clock, although its
-        connection stands; "" where there is none."""
-        silent = [node for node in self.here.by_instance.values() if not node.told and node.link is not None and node.heard < since]
+        """Return the first connected node without the verdict and without a message after `since` (hub's clock); "" for none."""
+        silent = [node for node in self.here.by_instance.values() if not node.has_verdict and node.link is not None and node.heard < since]
         return self._name(silent[0]) if silent else ""
 
     @property
     def others_end(self) -> bool:
-        """Whether nodes beside node 0 are still to say how they end."""
-        return self.state in (RUNNING, ENDING) and self._reports.others_left
+        """True if reports of other nodes than node 0 are missing."""
+        return self.state in (RUNNING, ENDING) and self._reports.others_unreported
 
     @property
     def lost(self) -> tuple[Suspect, ...]:
@@ -109,11 +109,11 @@ class Hub(Machine):
 
     @property
     def owed(self) -> bool:
-        """Whether the end came before all nodes had, so that another may still come, and wait."""
+        """True if the job ended before all nodes had connected: a missing node may still connect, and must get the judgement."""
         early = self.state == JUDGED and not self._released and not self._gathering.is_late(self._now.clock)
         return early and bool(self._roll.missing)
 
-    # What comes
+    # Input
 
     def _take(self, event: Event) -> None:
         if not isinstance(event, (First, Heard)):
@@ -129,16 +129,16 @@ class Hub(Machine):
         node = self.here.hear(event.link, self._now)
         if isinstance(event, First):
             self.rules[self.state, kind if kind == "hello" else First](self, event)
-        elif node and kind != "hello":  # else one that was told that there is no place for it
-            rule = self.rules.get((self.state, kind or ""))  # what a later version may add is not for this one
+        elif node and kind != "hello":  # without a node: a start that was turned away
+            rule = self.rules.get((self.state, kind or ""))  # unknown types, perhaps of a later version, are ignored
             if rule and (self._is_of_round(node, event.message) or kind in COUNTS_ALWAYS):
                 rule(self, node, event.message)
 
     def _is_of_round(self, node: Node, message: Message) -> bool:
-        """The attempt is each start's own count, so it is compared with what the same start has said before."""
+        """Return True for the node's attempt and this round. A node counts its attempts by itself, so they are compared with its hello."""
         return wire.number(message, "attempt") == node.attempt and wire.number(message, "round") == self.round
 
-    # What nodes say
+    # Messages of nodes
 
     def _pong(self, node: Node, message: Message) -> None:
         """Node 0 answers with its time."""
@@ -191,7 +191,7 @@ class Hub(Machine):
     def _file(self, node: Node, message: Message) -> None:
         """Node 0 notes how the node ended. It judges the job when all nodes have reported."""
         self._reports.file(node, message)
-        if self._reports.all_filed:  # else the next tick looks: 4,096 looks at 4,096 nodes take too long
+        if self._reports.all_filed:  # otherwise at the next tick: a look at all nodes for each of 4,096 reports takes too long
             self._look_at_reports()
 
     def _stop_and_ask(self, node: Node, message: Message) -> None:
@@ -202,7 +202,7 @@ class Hub(Machine):
 
     def _part(self, node: Node, message: Message) -> None:
         """The node has its verdict. Node 0 closes the connection."""
-        node.told = True
+        node.has_verdict = True
         if node.link is not None:
             self._do(events.Close(node.link))
             self.here.disconnect(node.link)
@@ -210,15 +210,15 @@ class Hub(Machine):
     def _part_early(self, node: Node, message: Message) -> None:
         """The node has waited long enough for the others, and leaves with 0. Node 0 lets it go."""
         if not node.done:
-            msg = "it leaves, and has not said how it ended"
+            msg = "bye before a report of its end"
             raise ValueError(msg)
-        self._do(events.Say(f"muster: {self._name(node)}, whose ranks have succeeded, has waited long enough and leaves"))
+        self._do(events.Say(f"muster: {self._name(node)} leaves: its ranks have succeeded, and it has waited long enough"))
         self._part(node, message)
 
     # Decisions
 
     def _look(self) -> None:
-        """Whether the nodes may start."""
+        """Release all nodes if they are ready and agree. End the job if they cannot start."""
         failure = self._gathering.failure(self._now.clock)
         if failure:
             self._conclude(failure)
@@ -227,8 +227,8 @@ class Hub(Machine):
             self.state, self._is_released = RUNNING, True
             self.here.seat()
             text, shared = self._gathering.summary(self._now.clock), self.here.offers_of_node_0
-            more = {"run": self._run_id, "table": self._gathering.table}
-            self._released = {"type": "release", "text": text, "shared": shared, **{key: value for key, value in more.items() if value}}
+            optional = {"run": self._run_id, "table": self._gathering.table}
+            self._released = {"type": "release", "text": text, "shared": shared, **{key: value for key, value in optional.items() if value}}
             self._broadcast(self._released)
 
     def _begin_end(self) -> None:
@@ -241,8 +241,8 @@ class Hub(Machine):
         self._look_at_reports()
 
     def _stop_message(self) -> Message:
-        """What is known when the order is given; the judgement follows when all have reported."""
-        return told("stop", self._reports.judge())
+        """Return the order to stop, with the judgement by the reports so far. The final judgement follows when all nodes have reported."""
+        return judgement_message("stop", self._reports.judge())
 
     def _look_at_reports(self) -> None:
         if self.state == ENDING and self._reports.over(self._now):
@@ -251,7 +251,7 @@ class Hub(Machine):
             self._judge_or_ask(self._reports.judge(), away)
 
     def _judge_or_ask(self, judgement: Judgement, away: str) -> None:
-        """A failure may be followed by another round."""
+        """End the job, or ask the supervisor if another round follows a failure."""
         if not self._restarts or judgement.outcome != "failed":
             self._conclude(judgement)
             return
@@ -266,7 +266,7 @@ class Hub(Machine):
             return
         self.state, self._is_released = GATE, False
         self.round += 1
-        self._again = {**told("again", event.judgement), "next": dict(event.next)}
+        self._again = {**judgement_message("again", event.judgement), "next": dict(event.next)}
         for node in self.here.by_instance.values():
             node.renew()
             self._roll.renew(node)
@@ -281,9 +281,9 @@ class Hub(Machine):
     def _conclude(self, judgement: Judgement) -> None:
         self.state = JUDGED
         self.judgement = judgement
-        self._broadcast(told("judgement", judgement))
+        self._broadcast(judgement_message("judgement", judgement))
 
-    # What this side does
+    # Events of node 0's supervisor
 
     def _begin(self, event: events.Start) -> None:
         """Node 0 starts its timers."""
@@ -301,7 +301,7 @@ class Hub(Machine):
 
     def _learn(self, event: events.Resolved) -> None:
         """Node 0 notes the addresses of a missing node, or the reason why its name has none."""
-        self._gathering.found(event.node, event.addresses, event.why)
+        self._gathering.resolved(event.node, event.addresses, event.why)
 
     def _dismiss(self, event: events.Dismiss) -> None:
         """Node 0 leaves, and informs all nodes."""
@@ -311,8 +311,8 @@ class Hub(Machine):
     def _end_late(self, event: events.EndLate) -> None:
         """The ranks of node 0 have succeeded, and other nodes run too long. Node 0 ends the job,
         because without node 0 nobody detects failures."""
-        named = self.here.unfinished(len(self._roll.hosts) - self._muster.followers)
-        late = f"but {named} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
+        unfinished = self.here.unfinished(len(self._roll.hosts) - self._muster.followers)
+        late = f"but {unfinished} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
         self._conclude(Judgement("failed", WaitError.exit_code, f"{event.finished} on {self._roll.name(0)}, {late}"))
 
     def _say_word(self, event: events.Word) -> None:
@@ -347,7 +347,9 @@ class Hub(Machine):
         self._tidy(event)
         if self._is_time_for_status():
             for node in self.here.newly_silent(max(self._muster.lost_after_s, STATUS_S), self._now):
-                text = f"has said nothing for {self._now.clock - node.heard:.0f} s, but its host answers"
+                text = (
+                    f"has sent nothing for {self._now.clock - node.heard:.0f} s, but its host answers: ranklaunch there is stopped or stuck"
+                )
                 self._do(events.Say(f"muster: {self._name(node)} {text}"))
 
     def _await_all(self, event: events.Tick) -> None:
@@ -380,7 +382,7 @@ class Hub(Machine):
         if not node:
             return
         if self.here.is_odd(node):
-            self._do(events.Say(f"muster: {self._name(node)} sent what is not understood: {event.why}"))
+            self._do(events.Say(f"muster: {self._name(node)} sent an invalid message: {event.why}"))
         super()._take(events.Broken(event.link, OSError(errno.EPROTO, event.why)))
 
     def _miss(self, event: events.Broken) -> None:
@@ -388,7 +390,7 @@ class Hub(Machine):
         sent its report."""
         node = self.here.disconnect(event.link)
         if node and node.reported:
-            node.told = True
+            node.has_verdict = True
         elif node:
             seconds = liveness.time_to_return(event.error)
             node.gone_at, node.gone_why, node.back_by = self._now.clock, event.error, self._now.clock + seconds
@@ -398,14 +400,14 @@ class Hub(Machine):
         """The connection is lost after the end of the job. Node 0 no longer waits for this node."""
         node = self.here.disconnect(event.link)
         if node:
-            node.told = True
+            node.has_verdict = True
 
     def _forget(self, event: events.Overdue) -> None:
         """The node did not return in time. Node 0 removes it. The node may start again and connect
         again."""
         node = self.here.overdue(event.instance, self._now)
         if node:
-            self._do(events.Say(f"muster: {self._name(node)} has gone again; waiting for it to come back"))
+            self._do(events.Say(f"muster: {self._name(node)} is gone; waiting for it to connect again"))
             self._reports.forget(node)
             self.here.remove(node)
 
@@ -420,7 +422,7 @@ class Hub(Machine):
             self.here.remove(node)
             self._begin_end()
 
-    # Who comes
+    # Nodes that connect
 
     def _enrol(self, event: First) -> Node:
         """A node connects, or connects again. Node 0 welcomes it."""
@@ -431,7 +433,7 @@ class Hub(Machine):
         self.here.connect(node, event.link, self._now)
         self._do(events.Admit(event.link))
         self._send(node, {"type": "welcome", "hub": self._hub_name})
-        if self._again:  # it may not have heard of it; else this is nothing new to it
+        if self._again:  # a node that knows this round ignores the message
             self._send(node, self._again)
         return node
 
@@ -456,10 +458,10 @@ class Hub(Machine):
 
     def _turn_away(self, event: First) -> None:
         text = f"{self._roll.name(wire.number(event.message, 'node'))} came when the job had already started without it"
-        is_back = self._reports.has_lost(wire.text(event.message, "instance"))  # too late: the job ends because it was gone
+        is_back = self._reports.has_lost(wire.text(event.message, "instance"))  # too late: the job ends because this node was lost
         judgement = self._reports.judge() if is_back else Judgement("failed", WaitError.exit_code, text)
         self._do(events.TurnAway(event.link))
-        self._do(events.Send(self._stamped(told("judgement", judgement)), (event.link,)))
+        self._do(events.Send(self._stamped(judgement_message("judgement", judgement)), (event.link,)))
 
     def _stop_it(self, event: First) -> None:
         """A node connects. Node 0 orders it to stop."""
@@ -467,12 +469,12 @@ class Hub(Machine):
             self._turn_away(event)
             return
         node = self._enrol(event)
-        self._send(node, self._stop_message(), *node.words)  # before that one that was never released hears none
+        self._send(node, self._stop_message(), *node.words)  # the stop first: in "gathering" a member ignores words
 
     def _tell_it(self, event: First) -> None:
         """A node connects. Node 0 sends it the judgement."""
         assert self.judgement
-        self._send(self._enrol(event), told("judgement", self.judgement))
+        self._send(self._enrol(event), judgement_message("judgement", self.judgement))
 
     def _send_off(self, event: First) -> None:
         """A node connects late. Node 0 answers that node 0 leaves."""

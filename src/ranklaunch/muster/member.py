@@ -1,6 +1,6 @@
-"""A node's side of the muster, on every node: comes to node 0, waits for the release, and tells and hears of the first failure.
+"""Every node's side of the muster: connect to node 0, wait for the release, report failures, and follow the orders of node 0.
 
-A machine without input or output: events go in, actions come out, and TABLE says what each of them does in each state.
+A state machine without input or output: events go in, actions come out, and TABLE has the method for each event in each state.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame, messages
 
-# Before the first release; after it; once told to stop; before the release of a later round; nothing more will be heard. In each of them
-# it may be joined, or on its way to node 0.
+# gathering: before the first release. released: after a release. stopping: after the order to stop. gate: before the release of a later
+# round. over: node 0 will send nothing more. In each state the node is either joined, or still connecting to node 0.
 STATES = GATHERING, RELEASED, STOPPING, GATE, OVER = "gathering", "released", "stopping", "gate", "over"
 
 # fmt: off
 TABLE: dict[Key, Row] = {
-    # what comes          gathering       released         stopping         gate             over       of another round
+    # message             gathering       released         stopping         gate             over       of another round
     "welcome":           ("join",         "rejoin",        "rejoin",        "rejoin",        NO,        TAKEN),
     "pong":              ("measure",      "measure",       "measure",       "measure",       "measure", TAKEN),
     "status":            ("heed",         NO,              NO,              "heed",          NO,        REFUSED),
@@ -30,7 +30,7 @@ TABLE: dict[Key, Row] = {
     "again":             ("go_again",     "go_again",      "go_again",      "go_again",      NO,        TAKEN),
     "word":              (NO,             "hear_word",     "hear_word",     NO,              NO,        REFUSED),
     "dismissed":         ("part",         "part",          "part",          "part",          NO,        TAKEN),
-    # what happens on this side
+    # event of this side
     events.Start:        ("dial",         NO,              NO,              NO,              NO),
     events.Reached:      ("wait",         "wait",          "wait",          "wait",          "hang_up"),
     events.Greeted:      ("greet",        "greet",         "greet",         "greet",         "hang_up"),
@@ -50,21 +50,24 @@ TABLE: dict[Key, Row] = {
 }
 # fmt: on
 
-RETRY_S = 0.5
-FIRST_RETRY_S = 0.01  # half of the first: nodes that start at once come within milliseconds of each other; then twice as long each time
-GREETING_S = 10.0  # for what answers at the port to speak as node 0 does
-STATUS_S = 30.0
+RETRY_S = 0.5  # between two attempts to connect, at most
+FIRST_RETRY_S = 0.01  # half of the first pause, since node 0 may start within milliseconds; later pauses double
+GREETING_S = 10.0  # for the program at node 0's port to welcome this node
+STATUS_S = 30.0  # between two console lines about the wait
 FIRST_STATUS_S = 2.0
-PINGS = 4  # at first, for the clocks
-PING_S = 0.1
-TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more than a newer one: clocks drift
-SLACK_S = 0.2  # by which two drift apart meanwhile at most, unless one is set
+PINGS = 4  # quick pings after a connection, to compare the clocks
+PING_S = 0.1  # between quick pings
+TRUSTED_S = 300.0  # for which a measurement with a short round trip is kept; then clocks have drifted
+SLACK_S = 0.2  # drift of two clocks within TRUSTED_S, at most; a larger difference means that a clock was set
 
 
 class Member(Machine):
-    """instance: tells two starts of a node apart. host: this node's own name. joined: node 0 has welcomed this node. shared, run_id,
-    table: node 0's offers, the job's id, and the digest of the rank table for all starts, once all are released. offset: seconds by
-    which node 0's wall clock is ahead of this node's monotonic one, once measured."""
+    """Machine of every node.
+
+    instance: differs between two starts of a node. host: this node's own name. joined: True while node 0 has welcomed this node. why: the
+    reason that the node is not joined. shared, run_id, table: from the release: node 0's offers, the job's id, and the digest of the
+    rank table. offset: seconds by which node 0's wall clock is ahead of this node's monotonic one; None until measured.
+    """
 
     def __init__(self, muster: Muster, instance: str, host: str, attempt: int = 1) -> None:
         super().__init__(GATHERING, attempt)
@@ -80,15 +83,15 @@ class Member(Machine):
         self._hub_attempt = 0
         self._doing = "starting"
         self._ready: Message | None = None
-        self._last: list[Message] = []  # what node 0 must know, also when the connection breaks meanwhile
+        self._kept: list[Message] = []  # sent again after each new connection: failures, success, report
         self._words = Kept()
         self._missing = ""
         self._is_released = False
         self._greeted = False
         self._tries = 0
-        self._answered = False  # at the last attempt, by whomever: `why` says more than that nothing has come yet
-        self._other_key = ""  # that it is so; what a node 0 that has ended says then is less
-        self.strange_since: float | None = None  # that another ranklaunch answers there, and nobody else
+        self._answered = False  # True if any program answered at the last attempt: `why` then has a reason worth keeping
+        self._other_key = ""  # the reason of an attempt refused for another key; kept, since later reasons say less
+        self.strange_since: float | None = None  # time since which another ranklaunch answers at node 0's port
         self._broken_since: float | None = None
         self._broken_by: OSError | None = None
         self._best: tuple[float, float] | None = None  # round trip, when it was measured
@@ -97,12 +100,12 @@ class Member(Machine):
 
     @property
     def over(self) -> bool:
-        """Nothing more will be heard."""
+        """True once node 0 will send nothing more."""
         return self.state == OVER
 
     @property
     def missing(self) -> str:
-        """What is waited for, as far as it is known here; "" once all are released."""
+        """Missing nodes, or node 0 and the reason, as far as this node knows; "" after the release."""
         if self._is_released:
             return ""
         if self.joined:
@@ -116,22 +119,23 @@ class Member(Machine):
         try:
             self._hear(event.message)
         except wire.NOT_UNDERSTOOD as error:
-            self._refuse(f"what answers there is not understood: {wire.why(error)}")
+            self._refuse(f"invalid message from node 0: {wire.why(error)}")
 
     def _hear(self, message: Message) -> None:
         kind = message.get("type")
-        rule = self.rules.get((self.state, kind or ""))  # what a later version may add is not for this one
+        rule = self.rules.get((self.state, kind or ""))  # unknown types, perhaps of a later version, are ignored
         if rule and (self._is_of_round(message) or kind in COUNTS_ALWAYS):
             rule(self, message)
 
     def _is_of_round(self, message: Message) -> bool:
-        """Return True for this attempt and round. The attempt is node 0's own count, compared with earlier messages of the same start. A
-        node
-        not welcome yet knows no round."""
+        """Return True for node 0's attempt and this round, and before the welcome: until then the node knows neither.
+
+        Node 0 counts its attempts by itself, so they are compared with its welcome.
+        """
         round_of_node_0 = wire.number(message, "attempt"), wire.number(message, "round")
         return not self.joined or round_of_node_0 == (self._hub_attempt, self.round)
 
-    # Coming to node 0
+    # Connection to node 0
 
     def _dial(self, event: Event) -> None:
         """The node connects to node 0. After a lost connection it uses the last address, because
@@ -141,7 +145,7 @@ class Member(Machine):
     def _wait(self, event: events.Reached) -> None:
         """The node waits for the greeting of node 0."""
         if not self._answered:
-            self._explain(f"what answers on port {self._muster.port} says nothing")
+            self._explain(f"the program at port {self._muster.port} sends no greeting")
         self._do(events.Wake(events.GreetingDue(), GREETING_S))
 
     def _greet(self, event: events.Greeted) -> None:
@@ -186,7 +190,7 @@ class Member(Machine):
     def _give_up(self, event: events.GreetingDue) -> None:
         """The program at this port does not greet like ranklaunch. The node closes the
         connection."""
-        self._refuse("it does not answer as ranklaunch")
+        self._refuse("the program at the port does not answer as ranklaunch")
 
     def _refuse(self, why: str) -> None:
         self._do(events.Close())
@@ -199,10 +203,10 @@ class Member(Machine):
         self._do(events.Rest(events.PingDue()))
         again = self.joined
         self._answered, self.joined, self._greeted = True, False, False
-        why = liveness.words(event.error) if event.error else f"what answers at port {self._muster.port} is not ranklaunch"
+        why = liveness.words(event.error) if event.error else f"the program at port {self._muster.port} is not ranklaunch"
         if again:
             self._broken_since, self._broken_by = self._now.clock, event.error
-            why = why if event.error else "it was closed"
+            why = why if event.error else "the connection was closed"
         elif event.spoke and event.error is None:
             self.strange_since = self._now.clock if self.strange_since is None else self.strange_since
             why = self._other_key = "it closes the connection: another RANKLAUNCH_SECRET there, or another job's name"
@@ -218,10 +222,10 @@ class Member(Machine):
         self.state = OVER
         since = self._now.clock if self._broken_since is None else self._broken_since
         at = self._now.wall_of(since) if self.offset is None else since + self.offset
-        # Without the time, which each node has seen another moment of: the others, too, are to say this.
+        # Without `since`, which differs between nodes: all nodes must print the same reason.
         self._do(events.Lost(liveness.suspect(0, self._muster.hosts[0], liveness.silence(self._broken_by), at)))
 
-    # What node 0 says
+    # Messages of node 0
 
     def _join(self, message: Message) -> None:
         """Node 0 welcomes this node. The node sends again all facts that node 0 needs, as facts of
@@ -232,7 +236,7 @@ class Member(Machine):
         self.round = wire.number(message, "round")
         if self._ready:
             self._ready = self._stamped(self._ready)
-        self._last = [self._stamped(kept) for kept in self._last]
+        self._kept = [self._stamped(kept) for kept in self._kept]
         self._settle_in(message)
 
     def _rejoin(self, message: Message) -> None:
@@ -250,23 +254,23 @@ class Member(Machine):
         self.joined, self._broken_since, self.strange_since, self._other_key = True, None, None, ""
         self._pings = 0
         self._ping(events.PingDue())
-        for kept in (self._ready, *self._words, *self._last):
+        for kept in (self._ready, *self._words, *self._kept):
             if kept:
                 self._do(events.Send(kept))
 
     def _measure(self, message: Message) -> None:
         """The node measures the difference of the clocks, to within the round trip."""
         self._words.drop(message)
-        now, sent, theirs = self._now.clock, float(message["sent"]), float(message["time"])
+        now, sent, wall = self._now.clock, float(message["sent"]), float(message["time"])
         trip = now - sent
-        if not (0 <= trip <= 60 and 0 <= theirs <= 4e10):
+        if not (0 <= trip <= 60 and 0 <= wall <= 4e10):
             return
-        offset = theirs - (sent + now) / 2
+        offset = wall - (sent + now) / 2
         if not self._best or trip <= self._best[0] or now - self._best[1] > TRUSTED_S or self._was_set(offset, trip):
             self._best, self.offset = (trip, now), offset
 
     def _was_set(self, offset: float, trip: float) -> bool:
-        """Whether node 0's clock was set since: half of its round trip is the most by which a measurement errs."""
+        """Return True if a clock was set since the best measurement. A measurement is wrong by at most half of its round trip."""
         return bool(self._best and self.offset is not None and abs(offset - self.offset) > (trip + self._best[0]) / 2 + SLACK_S)
 
     def _heed(self, message: Message) -> None:
@@ -311,7 +315,7 @@ class Member(Machine):
         self.round += 1
         self.state, self._is_released = GATE, False
         self._ready, self._missing, self._doing = None, "", "starting again"
-        self._last.clear()
+        self._kept.clear()
         self._words.clear()
         self._do(events.Rest(events.Remind()))
         self._do(events.Again(self.round, judgement, following))
@@ -322,7 +326,7 @@ class Member(Machine):
         self.state = OVER
         self._do(events.Dismissed())
 
-    # What the supervisor says
+    # Events of this node's supervisor
 
     def _tell_busy(self, event: events.Busy) -> None:
         """The node reports its present work."""
@@ -377,7 +381,7 @@ class Member(Machine):
         self.joined = False
 
     def _keep(self, message: Message) -> None:
-        self._last.append(self._stamped(message))
+        self._kept.append(self._stamped(message))
         self._say(message)
 
     def _say(self, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The other nodes of the job, as the supervisor of one node sees them. Without a muster every method does nothing."""
+"""The supervisor's side of the muster: the other nodes of the job. Without a muster every method does nothing."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from ranklaunch.muster.events import Action, Again, Decide, Decided, Dismissed, Judged, Lost, Released, Stop, Told
     from ranklaunch.muster.hub import Hub
 
-JOIN_S = 10.0  # for a node that failed before it reached node 0
-STRANGE_S = 30.0  # added to the grace period, in which an earlier start of the job may still end
+JOIN_S = 10.0  # for a node that failed before it reached node 0 to report the failure
+STRANGE_S = 30.0  # of another ranklaunch at node 0's port; the grace period of an earlier start of the job is added
 SILENT_S = 15.0  # added to node 0's deadline, for its message that the wait is over
 VERDICT_S = 3.0  # added to the grace period, for the job's verdict
-BYE_S = 2.0  # for the nodes to take it
-BACK_S = 2.0  # for a node that is heard again to take it
-HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
-LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
-MOST_UNHEARD = 256  # words that are kept until somebody hears their topic
-DONE_SAID_S = 2.0
-OWN_WORDS_S = 2.0  # after a failure elsewhere: for what outlasts the others, and was on its way out by itself
-PROGRESS_S = 30.0
+BYE_S = 2.0  # for the nodes to receive the verdict
+BACK_S = 2.0  # for a node that has connected again to receive the verdict
+HURRIED_S = 1.0  # in place of both after a second SIGINT
+LATE_S = 5.0  # after an end before all nodes have connected: for late nodes to get the judgement
+MOST_UNHEARD = 256  # words that are kept until their topic has a listener
+DONE_SAID_S = 2.0  # from the success of this node to the first console line about the wait
+OWN_WORDS_S = 2.0  # for a node that ends last to find a failure of its own, before it reports that it has none
+PROGRESS_S = 30.0  # between two console lines about the wait
 
 
 class Listener(Protocol):
-    """Attempt that hears of the other nodes."""
+    """Attempt, as this module calls it on messages of node 0."""
 
     def on_released(self, text: str, waited_s: float) -> None:
-        """Start: all nodes are ready. text: names the nodes that came late. waited_s: seconds that this node has waited."""
+        """Start the ranks: all nodes are ready. text: for the console, with the nodes that came late. waited_s: of this node."""
 
     def on_stop(self, judgement: Judgement) -> None:
         """Stop: another node has failed."""
@@ -52,7 +52,7 @@ class Listener(Protocol):
 
 
 class Ending(Protocol):
-    """What this node ended with. at: monotonic seconds."""
+    """End of this node. at: monotonic seconds."""
 
     @property
     def outcome(self) -> str: ...
@@ -63,17 +63,17 @@ class Ending(Protocol):
 
 
 class Nodes:
-    """listener: returns the attempt that runs. decide: on node 0, decides if another round follows a failed one; None: never. run_id: of
-    the job, if this node knows it."""
+    """The other nodes. listener: returns the attempt that runs. decide: on node 0, decides if another round follows a failed one; None:
+    never. run_id: id of the job, "" if this node does not know it."""
 
     def __init__(
         self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], listener: Callable[[], Listener],
         decide: Callable[[Decide], Decided] | None = None, run_id: str = "",
     ) -> None:  # fmt: skip
-        self.again: Again | None = None  # how all start once more, after this round
+        self.again: Again | None = None  # set if all nodes start again after this round
         self.run_id = run_id
         self._decide = decide
-        self._round = 0  # of one node alone
+        self._round = 0  # of a job with one node: with a muster the hub counts rounds
         self._env = env
         self._loop = loop
         self._say = say
@@ -93,7 +93,7 @@ class Nodes:
     def _begin(self, plan: Plan) -> None:
         self._plan = plan
         self._failed = self._released = self._hurry = self._outlasts = False
-        self._told: tuple[Suspect, ...] = ()
+        self._sent_failure: tuple[Suspect, ...] = ()
         self._judgement: Judgement | None = None
         self._order: Judgement | None = None
         self._lost: Suspect | None = None
@@ -108,7 +108,7 @@ class Nodes:
         muster = self._plan.muster
         if not muster or self._member:
             return
-        from ranklaunch.muster import secret, wire  # sockets, which one node does not need
+        from ranklaunch.muster import secret, wire  # here, since a job with one node needs no sockets
         from ranklaunch.muster.driver import HubDriver, MemberDriver
 
         key, attempt = wire.job_key(secret.secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
@@ -147,21 +147,21 @@ class Nodes:
             now = self._loop.clock()
             if joined != member.joined:
                 joined, since = member.joined, now
-            left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
-            if left <= 0:
+            remaining_s = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
+            if remaining_s <= 0:
                 seconds, setting = f"{plan.muster.timeout_s:g}", "--muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S)"
                 msg = f"waited {seconds} s in vain for {member.missing or 'node 0'}; {setting} sets how long"
                 raise WaitError(msg)
             strange_s = self._member.strange_s(now)
             if strange_s >= STRANGE_S + plan.limits.grace_s:
                 waited = f"for {strange_s:.0f} s another ranklaunch has answered in place of {member.missing}"
-                msg = f"{waited}; of two jobs on one node, one needs another port: --muster-port (RANKLAUNCH_MUSTER_PORT), on every node"
+                msg = f"{waited}; if two jobs share a host, set another --muster-port (RANKLAUNCH_MUSTER_PORT) for one, on every node"
                 raise WaitError(msg)
-            self._loop.step(min(left, 1.0))
+            self._loop.step(min(remaining_s, 1.0))
         return self._loop.clock() - began
 
     def ready_again(self, plan: Plan) -> None:
-        """Be ready with another rank table. Only before the release."""
+        """Report that this node is ready with another rank table. Only before the release."""
         assert self._member
         assert plan.muster
         self._plan = plan
@@ -179,13 +179,13 @@ class Nodes:
             return self._hub.hub.here.offers
         return {0: self._member.member.shared} if self._member else {}
 
-    # Words, from the release to the end. A node alone hears its own words.
+    # Words, from the release to the end. In a job with one node, the node receives its own words.
 
     def hear(self, topic: str, hear: Callable[[int, Any], object], *, at_node_0: bool = False) -> None:
         """Call hear(node, body) for each word of a topic. at_node_0: words to node 0; else words from node 0.
 
-        The body is not checked. An error of wire.NOT_UNDERSTOOD that `hear` raises becomes a message on the console. Words that came
-        before are passed on now: other nodes may be faster.
+        The body is not checked. If `hear` raises an exception of wire.NOT_UNDERSTOOD, the console shows it. Words that came before this
+        call are passed on now, because other nodes may be faster.
         """
         self._hearing[topic, at_node_0] = hear
         early = [word for word in self._unheard if (word[1], word[3]) == (topic, at_node_0)]
@@ -194,14 +194,14 @@ class Nodes:
             self._hear(word[0], topic, word[2], at_node_0=at_node_0)
 
     def tell_node_0(self, topic: str, body: object) -> None:
-        """Raises WireError, TypeError or ValueError if no message can hold the body."""
+        """Send a word to node 0. Raises WireError, TypeError or ValueError if no message can hold the body."""
         if self._member:
             self._member.say(topic, body)
         elif not self._plan.muster:
             self._loop.after(0, partial(self._hear, 0, topic, body, at_node_0=True))
 
     def tell_nodes(self, topic: str, body: object, nodes: Sequence[int] = ()) -> None:
-        """As node 0, tell some nodes, or all. Raises as tell_node_0."""
+        """As node 0, send a word to these nodes, or to all for an empty list. Raises as tell_node_0."""
         if self._hub:
             self._hub.say(topic, body, nodes)
         elif not self._plan.muster:
@@ -216,7 +216,7 @@ class Nodes:
         self._hear(word.node, word.topic, word.body, at_node_0=at_node_0)
 
     def _hear(self, node: int, topic: str, body: object, *, at_node_0: bool = False) -> None:
-        """Pass a word on. One without a listener is kept for a while: the listener may join later, or be of a later version."""
+        """Pass a word to its listener. Without a listener the word is kept: the listener may be added later."""
         hear = self._hearing.get((topic, at_node_0))
         if not hear:
             self._unheard.append((node, topic, body, at_node_0))
@@ -228,55 +228,56 @@ class Nodes:
 
             if not isinstance(error, wire.NOT_UNDERSTOOD):
                 raise
-            self._say(f"muster: what node {node} says of {topic} is not understood: {wire.why(error)}")
+            self._say(f"muster: node {node} sent an invalid message ({topic}): {wire.why(error)}")
 
     def fail(self, suspect: Callable[[], Suspect]) -> None:
         """Send the first failure of this node at once."""
         if self._member and not self._failed:
             self._failed = True
-            self._told = (suspect(),)
-            self._member.fail(*self._told)
+            self._sent_failure = (suspect(),)
+            self._member.fail(*self._sent_failure)
 
     def tell_more(self, suspect: Callable[[], Suspect | None]) -> None:
-        """Send more about that failure: the end of this node may come too late for the job's verdict."""
-        more = suspect() if self._member and self._failed else None
-        if self._member and more:
-            self._told = (more,)
-            self._member.fail(more)
+        """Send more about that failure now: the report at the end of this node may come too late for the job's verdict."""
+        fuller = suspect() if self._member and self._failed else None
+        if self._member and fuller:
+            self._sent_failure = (fuller,)
+            self._member.fail(fuller)
 
     def done(self, finish: Finish, text: str, unseen: int = 0) -> bool:
-        """Send that the ranks of this node have succeeded. Return False if no node is waited for. unseen: ranks without a known end."""
+        """Report that the ranks of this node have succeeded. Return False if there is no other node to wait for. text: the success as a
+        sentence. unseen: number of ranks without a known end."""
         if not self._member or self._member.over:
             return False
         assert self._plan.muster
         self._finished = text
         self._member.done(finish, unseen)
-        patience = self._plan.muster.end_timeout_s
-        ends = self._loop.clock() + patience
-        self._timer = self._loop.after(min(DONE_SAID_S, patience), partial(self._wait_for_others, ends))
+        timeout_s = self._plan.muster.end_timeout_s
+        deadline = self._loop.clock() + timeout_s
+        self._timer = self._loop.after(min(DONE_SAID_S, timeout_s), partial(self._wait_for_others, deadline))
         return True
 
     def decided(self, *, outlasts: bool = False) -> None:
-        """Wait no longer for the success of other nodes: this node ends.
+        """Stop waiting for the success of other nodes: this node ends.
 
-        outlasts: other nodes need its processes until they have ended, so it reports to node 0 before its own end.
+        outlasts: True if other nodes need processes of this node until they have ended. The node then reports to node 0 before its end.
         """
         if self._timer:
             self._timer.cancel()
         if outlasts and self._member and not (self._hub or self._member.over):
             self._outlasts = True
-            first = self._told[0] if self._told else self._order
+            first = self._sent_failure[0] if self._sent_failure else self._order
             is_stopped = bool(first and first.outcome == "stopped")
             self._loop.after(0 if is_stopped else OWN_WORDS_S, self._report_early)
 
     def _report_early(self) -> None:
-        """Report without a failure: this node is ended last."""
+        """Report before the end of this node: node 0 must not wait for a node that ends last."""
         if self._outlasts and self._member and not self._member.over:
-            self._member.report(self._told, (), ())
+            self._member.report(self._sent_failure, (), ())
 
     @property
     def may_leave(self) -> bool:
-        """True if the others can go on without this node. Followers need node 0: it tells them when to end."""
+        """True if the other nodes can continue without this node. Followers need node 0, which ends them."""
         return not (self._hub and self._plan.muster and self._plan.muster.followers)
 
     @property
@@ -288,7 +289,7 @@ class Nodes:
 
     @property
     def judged(self) -> bool:
-        """True if node 0 has said how the job ended."""
+        """True if node 0 has judged the job, or the round before another one."""
         return bool(self._judgement or self.again)
 
     @property
@@ -304,33 +305,33 @@ class Nodes:
             self._member.leave()
 
     def hurry(self) -> None:
-        """Wait for no node any more."""
+        """End all waits for other nodes soon, after a second SIGINT."""
         self._hurry = True
 
     def go(self) -> None:
-        """Wait no longer for nodes that have not come yet."""
+        """Do not wait for nodes that have not connected yet."""
         self._late_s = 0.0
 
     def wall(self, clock: float) -> float:
-        """Monotonic seconds of this node as seconds since 1970, by node 0's clock if that is known."""
+        """Return monotonic seconds of this node as seconds since 1970, by node 0's clock once the difference is measured."""
         return self._member.wall(clock) if self._member else self._loop.wall(clock)
 
     def agree(
-        self, local: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[Note], ending: Ending,
+        self, local: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], notes: Sequence[Note], ending: Ending,
         state: Callable[[], Mapping[str, Any]] = dict,
     ) -> Judgement:  # fmt: skip
-        """Return the job's judgement; the local one if none comes in time.
+        """Report the end of this node, and return the job's judgement; the local one if none comes in time.
 
-        seen: notes of this node alone. state: for the decision about another round; `again` is set if there is one.
+        notes: of this node. state: for the decision about another round; `again` is set if a round follows.
         """
         if not self._member:
             return self._agree_alone(local, state())
         if not self._is_over(self._member):
             self._outlasts = False
             failures = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
-            # Only the first can decide, so the last lines of the others are left out.
+            # Only the first failure can decide the verdict, so the last lines of the other ones are left out.
             brief = [*failures[:1], *map(messages.brief, failures[1:])]
-            report = partial(self._member.report, brief, finishes[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
+            report = partial(self._member.report, brief, finishes[: blame.MOST_NOTES], notes[: blame.MOST_NOTES])
             self._await_judgement(self._member, ending, report, state)
         if self.again:
             return self.again.judgement
@@ -338,7 +339,7 @@ class Nodes:
             return self._judgement or local
         if self._order and not suspects:
             return self._order  # all were stopping when node 0 was lost
-        return blame.judge([*suspects, self._lost], finishes, seen)
+        return blame.judge([*suspects, self._lost], finishes, notes)
 
     def _await_judgement(
         self, member: MemberDriver, ending: Ending, report: Callable[[Mapping[str, Any]], None], state: Callable[[], Mapping[str, Any]]
@@ -346,21 +347,22 @@ class Nodes:
         """Report this node's end, and run the loop until node 0 has judged the job."""
         patience_s = self._patience(ending)
         if not (self._hub or member.member.joined) and patience_s:
-            self._say(f"muster: trying {patience_s:g} s more to tell node 0 of it")
+            self._say(f"muster: node 0 is not reached yet; trying {patience_s:g} s more to report the end of this node")
         report(state())
         self._run(lambda: self._is_over(member) or self._hurry, lambda: ending.at + self._patience(ending))
         if self._hurry and not self._is_over(member):
-            report(state())  # a stop has been requested since
-            if self._hub:  # the others hear of it before this node leaves
+            report(state())  # again: a stop request has come since the first report
+            if self._hub:  # the judgement must reach the other nodes before this node leaves
                 self._hub.hurry()
             soon = self._loop.clock() + (HURRIED_S if self._hub or self._plan.rounds else 0.0)
             self._run(lambda: self._is_over(member), lambda: soon)
 
     def _is_over(self, member: MemberDriver) -> bool:
-        """Return True once node 0 has judged this round, or nothing more will be heard."""
+        """Return True once node 0 has judged this round, or will send nothing more."""
         return self.judged or member.over
 
     def _agree_alone(self, local: Judgement, state: Mapping[str, Any]) -> Judgement:
+        """Return the judgement of a job with one node, which may decide on another round."""
         if not self._decide or self._plan.muster or local.outcome != "failed":
             return local
         from ranklaunch.muster.events import Again, Decide
@@ -376,7 +378,7 @@ class Nodes:
         return self._decide(question)
 
     def finish(self) -> None:
-        """Wait until all nodes have written their verdicts. Some platforms kill the other containers when the first exits."""
+        """Wait until all nodes have written their verdicts. Some platforms kill the other containers when the first one exits."""
         if not self._member:
             return
         together = bool(self._judgement)
@@ -392,24 +394,26 @@ class Nodes:
         self._member.close()
 
     def _see_off(self, node_0: HubDriver, until: float) -> None:
-        """As node 0, wait for the nodes that have not taken the verdict."""
+        """As node 0, wait for the nodes that have not received the verdict."""
         hub = node_0.hub
         self._run(lambda: hub.settled, lambda: until)
         if self._plan.muster and not self._hurry:
-            self._wait_for_the_unheard(hub, until - BYE_S, self._plan.muster.lost_after_s)
+            self._wait_for_silent_nodes(hub, until - BYE_S, self._plan.muster.lost_after_s)
         if hub.owed and self._late_s and not self._hurry:
-            self._say(f"muster: listening {self._late_s:g} s more for nodes that have not come yet, which would wait in vain")
+            self._say(f"muster: waiting {self._late_s:g} s more for nodes that have not connected yet, to send them the verdict")
             late = self._loop.clock() + self._late_s
             self._run(lambda: self._hurry or (not hub.owed and hub.settled), lambda: late)
 
-    def _wait_for_the_unheard(self, hub: Hub, since: float, most_s: float) -> None:
-        """Wait for a node that has not taken the verdict and is silent since then: its network may be away for a moment. Without
-        the verdict, this node would report node 0 as killed."""
+    def _wait_for_silent_nodes(self, hub: Hub, since: float, most_s: float) -> None:
+        """Wait for a node without the verdict and without a message after `since`: its network may be down for a moment.
+
+        Without the verdict, that node would report node 0 as killed.
+        """
         until = since + most_s
         name = hub.unheard(since) if hub.judgement and hub.judgement.outcome != "stopped" else ""
-        left = until - self._loop.clock()
-        if name and left > 0:
-            self._say(f"muster: {name} has not taken the verdict: its network may be away, and has {left:.0f} s to come back")
+        remaining_s = until - self._loop.clock()
+        if name and remaining_s > 0:
+            self._say(f"muster: {name} has not received the verdict: its network may be down; waiting {remaining_s:.0f} s for it")
             self._run(lambda: hub.settled or not hub.unheard(since), lambda: until)
             soon = self._loop.clock() + BACK_S
             self._run(lambda: hub.settled, lambda: soon)
@@ -419,28 +423,29 @@ class Nodes:
         assert self._member
         if self._member.member.joined:
             return self._plan.limits.grace_s + VERDICT_S + (EVIDENCE_S if ending.outcome == "failed" else 0.0)
-        if ending.exit_code == WaitError.exit_code:  # it has waited enough
+        if ending.exit_code == WaitError.exit_code:  # the node has waited long enough
             return 0.0
         return JOIN_S if ending.outcome != "stopped" else 0.0 if self._released else self._late_s
 
     def _run(self, done: Callable[[], bool], deadline: Callable[[], float]) -> None:
-        while not done() and (left := deadline() - self._loop.clock()) > 0:
-            self._loop.step(min(left, 0.5))
+        while not done() and (remaining_s := deadline() - self._loop.clock()) > 0:
+            self._loop.step(min(remaining_s, 0.5))
 
-    def _wait_for_others(self, ends: float) -> None:
+    def _wait_for_others(self, deadline: float) -> None:
+        """Print a line about the wait for other nodes, or end the wait at the deadline."""
         assert self._plan.muster
-        left = ends - self._loop.clock()
-        if left <= 0 and self._hub:  # without node 0 nobody would watch the others
+        remaining_s = deadline - self._loop.clock()
+        if remaining_s <= 0 and self._hub:  # without node 0, nothing would detect failures of the other nodes
             self._hub.end_late(self._finished)
             return
-        if left <= 0:
+        if remaining_s <= 0:
             self.leave()
             later = f"{self._plan.muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
             text = f"{self._finished}; other nodes were still running {later}"
             self._listener().on_judged(Judgement("succeeded", 0, text))
             return
-        self._say(f"{self._finished}; waiting for the other nodes, which are still running ({left:.0f} s left)")
-        self._timer = self._loop.after(min(PROGRESS_S, left), partial(self._wait_for_others, ends))
+        self._say(f"{self._finished}; waiting for the other nodes, which are still running ({remaining_s:.0f} s left)")
+        self._timer = self._loop.after(min(PROGRESS_S, remaining_s), partial(self._wait_for_others, deadline))
 
     def on_news(self, action: Action) -> None:
         """Call the method of the action: _on_released for Released."""
@@ -468,6 +473,6 @@ class Nodes:
         self._listener().on_lost(self._lost)
 
     def _on_dismissed(self, action: Dismissed) -> None:
-        self._say("muster: node 0 has succeeded and leaves; this node goes on without it")
+        self._say("muster: node 0 has succeeded and leaves; this node continues without node 0")
         if self._finished:
             self._listener().on_judged(Judgement("succeeded", 0, self._finished))

@@ -1,6 +1,6 @@
 """Reports of the nodes, and node 0's view of the end of the job: ends that nodes report, and signs of lost nodes.
 
-Owns the suspects. The hub decides when to judge, and who hears the judgement.
+This module owns the suspects. The hub decides when to judge, and which nodes get the judgement.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from ranklaunch.verdict import blame, messages
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note
 
-REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
-MOST_RANKS = 10_000_000  # of which a node may speak
-ACK_S = 3.0  # within which a node that is there answers the order to stop, where the network to it is
-AFTER_S = 2.0  # after the end has begun: who is killed later than that was not what others had failed of
+REPORTS_S = 1.5  # added to the grace period, for the nodes' reports
+MOST_RANKS = 10_000_000  # that a node may claim
+ACK_S = 3.0  # for a node to confirm the order to stop, if its network works
+AFTER_S = 2.0  # after the order to stop: a node killed later than this is no cause of earlier failures
 
 
-def told(kind: str, judgement: Judgement) -> Message:
-    """A judgement as a message that a frame holds, whatever its texts are made of: a control character takes six bytes."""
+def judgement_message(kind: str, judgement: Judgement) -> Message:
+    """Return a message with a judgement. If a frame cannot hold it, failures and notes are left out: in JSON a control character takes
+    six bytes."""
     message: Message = {"type": kind, "judgement": messages.as_message(judgement)}
     try:
         wire.body(message)
@@ -40,14 +41,14 @@ class Node(Entry):
 
     | field | meaning |
     | --- | --- |
-    | index | its place: by its greeting until all agree on another |
+    | index | its place: by its hello until the release, then by its rank table |
     | attempt | number of this start, by its own count |
     | inside | True for the node of this process; no other node can claim its place |
     | link | its connection; None while broken |
     | heard | time of its last message |
     | gone_at, back_by | when its connection broke, and its deadline to come back |
     | stopping, reported, done | True after the order to stop, its report, its success |
-    | told | True once the node has the verdict |
+    | has_verdict | True once the node has received the verdict |
     | readies | number of its last message of readiness |
     """
 
@@ -63,7 +64,7 @@ class Node(Entry):
         self.gone_at: float | None = None
         self.gone_why: OSError | None = None
         self.back_by = 0.0
-        self.stopping = self.reported = self.done = self.told = False
+        self.stopping = self.reported = self.done = self.has_verdict = False
         self.unseen = 0
         self.suspects: list[Suspect] = []
         self.finishes: list[Finish] = []
@@ -74,14 +75,14 @@ class Node(Entry):
         self.words = Kept()
 
     def renew(self) -> None:
-        """As it comes to another round."""
-        self.stopping = self.reported = self.done = self.told = False
+        """Forget the reports of the ended round."""
+        self.stopping = self.reported = self.done = self.has_verdict = False
         self.unseen, self.readies = 0, -1
         self.suspects, self.finishes, self.notes, self.offers, self.state = [], [], [], {}, {}
         self.words.clear()
 
     def prepared(self, message: Message) -> dict[str, str]:
-        """Take the facts of a node from its message that it is ready; return the facts by name."""
+        """Take the place and the offers of a node from its message `ready`. Return the facts by name."""
         facts = {showing.one_line(str(name)): showing.one_line(str(value)) for name, value in message["facts"].items()}
         self.stated, self.named = wire.number(message, "index"), wire.text(message, "host")[: blame.HOST]
         self.offers = wire.texts(message.get("offers", {}))
@@ -90,7 +91,7 @@ class Node(Entry):
 
 
 class Present:
-    """The nodes that are here, by instance and by connection."""
+    """Present nodes, by instance and by connection."""
 
     def __init__(self, roll: Roll) -> None:
         self.by_instance: dict[str, Node] = {}
@@ -100,7 +101,7 @@ class Present:
         self._odd: set[str] = set()
 
     def seat(self) -> None:
-        """All agree on the places that they say."""
+        """Set the index of each node to the place in its rank table: at the release all nodes agree on these places."""
         for node in self.by_instance.values():
             node.index = node.place
 
@@ -111,9 +112,9 @@ class Present:
 
     @property
     def offers_of_node_0(self) -> Mapping[str, str]:
-        """Of the supervisor in this process, whoever else may say that it is node 0."""
-        own = self.by_link.get(INSIDE)
-        return own.offers if own and own.index == 0 else {}
+        """Offers of the supervisor in this process, if it is node 0. Offers of another node that claims to be node 0 do not count."""
+        local = self.by_link.get(INSIDE)
+        return local.offers if local and local.index == 0 else {}
 
     def come(self, event: First, now: Now) -> Node:
         """Return the node that says hello; add a new one."""
@@ -125,18 +126,18 @@ class Present:
         return node
 
     def keep(self, word: Message, nodes: Sequence[int]) -> tuple[int, ...]:
-        """Keep a word for these nodes, or for all if none are given. Return the connections of nodes that can hear now."""
-        those = [node for node in self.by_instance.values() if not nodes or node.index in nodes]
-        for node in those:
+        """Keep a word for the receivers: these nodes, or all for an empty list. Return the connections of connected receivers."""
+        receivers = [node for node in self.by_instance.values() if not nodes or node.index in nodes]
+        for node in receivers:
             node.words.add(word)
-        return self.links_of(those)
+        return self.links_of(receivers)
 
     def links_of(self, nodes: Iterable[Node]) -> tuple[int, ...]:
         """Return the connections of nodes; a node without one is left out."""
         return tuple([node.link for node in nodes if node.link is not None])
 
     def is_odd(self, node: Node) -> bool:
-        """Return True for the first message of a node that makes no sense."""
+        """Return True for the first invalid message of a node: only the first one is reported."""
         is_first = node.instance not in self._odd
         self._odd.add(node.instance)
         return is_first
@@ -175,13 +176,15 @@ class Present:
         return node
 
     def unfinished(self, leading: int) -> str:
-        """Return the names of nodes without success. leading: number of nodes asked about, from node 0."""
-        left = [self._roll.name(node.node) for node in self.by_instance.values() if not node.done and node.node < leading]
-        return ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])
+        """Return the names of the nodes below index `leading` that have not succeeded."""
+        names = [self._roll.name(node.node) for node in self.by_instance.values() if not node.done and node.node < leading]
+        return ", ".join([*sorted(names)[:NAMED], *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])])
 
     def newly_silent(self, seconds: float, now: Now) -> list[Node]:
-        """Those of whom nothing has been heard for so long, once each. The host is there, or the kernel would have said so; the process
-        is stopped, or waits for a file system."""
+        """Return the nodes without a message for so many seconds, each once.
+
+        Their hosts answer, or the kernel would have ended the connections: the process is stopped, or waits for a file system.
+        """
         silent = [node for node in self.by_instance.values() if now.clock - node.heard > seconds and not node.done]
         result = [node for node in silent if node.instance not in self._silent]
         self._silent.update(node.instance for node in result)
@@ -189,8 +192,8 @@ class Present:
 
 
 class Reports:
-    """Nodes' reports. present: nodes here. grace_s: time for their end. lost_after_s: silence after which the network to a
-    node is gone for good. begun_at: time of the stop order to all, by the hub's clock. done: number of successes."""
+    """Reports of the nodes. present: the present nodes. grace_s: seconds for their end. lost_after_s: silence after which a node counts
+    as lost. begun_at: time of the order to stop, by the hub's clock; 0 before. done: number of nodes that have succeeded."""
 
     def __init__(self, present: Present, hosts: Sequence[str], grace_s: float, lost_after_s: float) -> None:
         self.done = 0
@@ -199,26 +202,26 @@ class Reports:
         self._hosts = hosts
         self._patience_s = grace_s + REPORTS_S
         self._lost_after_s = lost_after_s
-        self._said_silent = False
+        self._has_reported_silence = False
         self._reported = 0
-        self._suspects: list[Suspect] = []  # of nodes that are gone
+        self._suspects: list[Suspect] = []  # of nodes that were lost or removed
         self._lost: list[str] = []
         self._notes: list[Note] = []
         self._lost_starts: set[str] = set()
-        self._is_cut_off: bool | None = None  # node 0 itself; decided with the first silence that lasts
+        self._is_cut_off: bool | None = None  # True if node 0 is; decided once, at the first lost node that fell silent
 
     def begin(self, now: Now) -> None:
-        """All are told to stop, and of a failure take evidence before."""
+        """Note the order to stop. After a failure the nodes collect evidence first, so they get more time."""
         self.begun_at = now.clock
         self._patience_s += EVIDENCE_S if self.judge().outcome == "failed" else 0.0
 
-    # What a node says
+    # Messages of a node
 
     def suspect(self, node: Node, message: Message) -> None:
         node.suspects = [self._own(node, message["suspect"])]
 
     def succeed(self, node: Node, message: Message) -> None:
-        unseen = message.get("unseen", 0)  # an older version says nothing of it
+        unseen = message.get("unseen", 0)  # absent in messages of older versions
         node.unseen = unseen if isinstance(unseen, int) and 0 < unseen < MOST_RANKS else 0
         node.finishes = [self._finish(node, message["finish"])]
         self.done += not node.done
@@ -233,8 +236,8 @@ class Reports:
         self._reported += not node.reported
         node.reported = True
 
-    # A node speaks of itself, whatever it says. Node 0 alone, which is in this process, has ranks on others: mpirun's, or those that
-    # DeepSpeed's runner starts.
+    # A node can accuse only itself, so its index replaces any other in its message. Node 0, in this process, is the exception: a launcher
+    # there, such as mpirun or DeepSpeed's runner, has ranks on other nodes.
 
     def _own(self, node: Node, message: Message) -> Suspect:
         """Return a node's suspect, placed on that node. A rank that its ranks waited for in vain stays on its own node."""
@@ -250,7 +253,7 @@ class Reports:
         finish = messages.finish(message)
         return finish if node.inside and not node.index else replace(finish, node=node.index)
 
-    # What is seen of it
+    # Lost nodes
 
     def forget(self, node: Node) -> None:
         """Remove a node that has left; its suspects stay."""
@@ -275,7 +278,7 @@ class Reports:
             self._suspects.append(vanished)
 
     def is_unclear(self, node: Node, now: Now) -> bool:
-        """Whether it is not known yet if this node is lost, or node 0 itself."""
+        """Return True while either this node or node 0 itself may be cut off."""
         return self._fell_silent(node) and self._is_cut_off is None and self._is_own(node, now) is None
 
     def _fell_silent(self, node: Node) -> bool:
@@ -285,28 +288,29 @@ class Reports:
         return gave_up or liveness.silence(node.gone_why)
 
     def _decides_own(self, lost: Node, now: Now) -> bool:
-        """Decide once and for all if node 0 itself is cut off: of thousands of lost nodes not each is compared with all."""
+        """Return True if this call decides that node 0 itself is cut off. Only the first call decides: a comparison of each of thousands
+        of lost nodes with all others takes too long."""
         if self._is_cut_off is None:
             self._is_cut_off = self._is_own(lost, now) is not False
             return self._is_cut_off
         return False
 
     def _is_own(self, lost: Node, now: Now) -> bool | None:
-        """As gone.Silence says."""
-        others = [node for node in self._nodes.values() if node is not lost and not node.inside]
-        heard = [node.heard for node in others if node.link is not None or self._fell_silent(node)]
+        """Return liveness.Silence.is_own for a lost node."""
+        peers = [node for node in self._nodes.values() if node is not lost and not node.inside]
+        heard = [node.heard for node in peers if node.link is not None or self._fell_silent(node)]
         return liveness.Silence(lost.heard, heard, now.clock, liveness.beat_s(len(self._hosts), self._lost_after_s)).is_own
 
     def _cut_off(self, nodes: Iterable[Node], now: Now) -> Suspect:
         """Return node 0 as the suspect: if all other nodes are silent, node 0's own network failed. nodes: the joined ones."""
-        own = next((node for node in self._nodes.values() if node.inside), None)
-        heard = {node.instance: node.heard for node in nodes if node is not own}.values()
-        place = (own.index, self._host(own)) if own else (0, self._hosts[0])
+        local = next((node for node in self._nodes.values() if node.inside), None)
+        heard = {node.instance: node.heard for node in nodes if node is not local}.values()
+        place = (local.index, self._host(local)) if local else (0, self._hosts[0])
         first, last = min(heard), max(heard)
         return liveness.cut_off(*place, len(heard), now.wall_of(first), now.wall_of(last), now.clock - last)
 
     def has_lost(self, instance: str) -> bool:
-        """Whether this start of a node was taken for gone."""
+        """Return True if this start of a node was counted as lost."""
         return instance in self._lost_starts
 
     def give_up(self, now: Now) -> None:
@@ -314,7 +318,7 @@ class Reports:
 
         Their failure came after the order to stop: an earlier one would have been noticed.
         """
-        silent = [node for node in self._left if not node.stopping]
+        silent = [node for node in self._unreported if not node.stopping]
         last = max((node for node in silent if not node.inside), key=lambda node: node.heard, default=None)
         if last and self._decides_own(last, now):
             self._suspects.append(replace(self._cut_off(self._nodes.values(), now), at=now.wall))
@@ -323,12 +327,13 @@ class Reports:
         self._suspects += [replace(self._vanished(node, True, now), at=now.wall) for node in silent]
 
     def _vanished(self, node: Node, silent: bool, now: Now) -> Suspect:
-        """When it was killed is when its connection was closed; when its host went down is after it was last heard of."""
+        """Return the suspect for a lost node. Its time is the end of the connection for a killed process, and the last message of the node
+        for a silent host."""
         heard_at, seconds = now.wall_of(node.heard), now.clock - node.heard
         at = now.wall_of(node.gone_at) if node.gone_at is not None and not silent else heard_at
         why = node.gone_why
-        if why and why.errno == errno.EPROTO and not silent:  # node 0 itself has closed the connection
-            reason = f"{blame.place(node.index, self._host(node))} sent what is not understood: {liveness.words(why)}"
+        if why and why.errno == errno.EPROTO and not silent:  # node 0 closed the connection because of an invalid message
+            reason = f"{blame.place(node.index, self._host(node))} sent an invalid message: {liveness.words(why)}"
             return Suspect(node.index, at, "failed", WaitError.exit_code, reason)
         since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
         return liveness.suspect(node.index, self._host(node), silent, at, since)
@@ -336,10 +341,10 @@ class Reports:
     def _host(self, node: Node) -> str:
         return node.named or (self._hosts[node.node] if 0 <= node.node < len(self._hosts) else "")
 
-    # What follows
+    # Results
 
     def success(self, text: str) -> str:
-        """What is said of the job's. text: where all ranks were seen."""
+        """Return the sentence for the success of the job. text: the sentence if the ends of all ranks are known."""
         unseen = sum(node.unseen for node in self._nodes.values())
         launchers = f"the launchers of {counted(self.done, 'node')} succeeded"
         were, they = ("was", "it") if unseen == 1 else ("were", "they")
@@ -360,38 +365,41 @@ class Reports:
         """Return the place of the first node that is lost or has not reported its end; "" if every node has reported."""
         if self._is_cut_off:
             return "every other node"
-        left = (blame.place(node.index, self._host(node)) for node in self._nodes.values() if not node.reported)
-        return next(iter(self._lost), "") or next(left, "")
+        unreported = (blame.place(node.index, self._host(node)) for node in self._nodes.values() if not node.reported)
+        return next(iter(self._lost), "") or next(unreported, "")
 
     @property
     def all_filed(self) -> bool:
         return self._reported >= len(self._nodes)
 
     @property
-    def others_left(self) -> bool:
-        """Whether a node beside node 0 that is still there has not said how it ended."""
-        return any(node.gone_at is None and node.node for node in self._left)
+    def others_unreported(self) -> bool:
+        """True if a connected node other than node 0 has not reported its end."""
+        return any(node.gone_at is None and node.node for node in self._unreported)
 
     def over(self, now: Now) -> bool:
-        """Whether nobody's report is worth waiting for any more. A network that is away for a moment may be what ranks have failed of."""
+        """Return True once no more reports are expected.
+
+        A node whose connection is broken is waited for: a short outage of the network may be the cause of the failure.
+        """
         waited = now.clock - self.begun_at
-        answering = any(node.stopping or node.gone_at is not None or now.clock <= self._answers_by(node) for node in self._left)
+        answering = any(node.stopping or node.gone_at is not None or now.clock <= self._answers_by(node) for node in self._unreported)
         return not answering or waited > self._patience_s
 
     def _answers_by(self, node: Node) -> float:
+        """Return the deadline for a node to confirm the order to stop, by the hub's clock."""
         return max(self.begun_at + ACK_S, node.heard + self._lost_after_s)
 
     def newly_deaf(self, now: Now) -> str:
-        """Return a message, once, on the first node silent for longer than a present node takes to answer, and the time left for an
-        answer."""
-        deaf = [node for node in self._left if not node.stopping and node.gone_at is None and now.clock < self._answers_by(node)]
+        """Return a message, once, about the first node that has not confirmed the order to stop within ACK_S; "" for none."""
+        deaf = [node for node in self._unreported if not node.stopping and node.gone_at is None and now.clock < self._answers_by(node)]
         waited = now.clock - self.begun_at
-        if self._said_silent or not deaf or waited <= ACK_S:
+        if self._has_reported_silence or not deaf or waited <= ACK_S:
             return ""
-        self._said_silent = True
+        self._has_reported_silence = True
         name = blame.place(deaf[0].index, self._host(deaf[0])) + (f" and {len(deaf) - 1} more" if deaf[1:] else "")
-        left = min(self._answers_by(deaf[0]), self.begun_at + self._patience_s) - now.clock
-        return f"{name} has not answered the order to stop: its network may be away, and has {left:.0f} s to come back"
+        wait_s = min(self._answers_by(deaf[0]), self.begun_at + self._patience_s) - now.clock
+        return f"{name} has not answered the order to stop: its network may be down; waiting {wait_s:.0f} s for an answer"
 
     def judge(self) -> Judgement:
         """Return the judgement over all suspects and finishes of this moment."""
@@ -402,5 +410,6 @@ class Reports:
         return blame.judge(suspects, finishes, [*self._notes, *(note for node in self._nodes.values() for note in node.notes)])
 
     @property
-    def _left(self) -> list[Node]:
+    def _unreported(self) -> list[Node]:
+        """Nodes without a report, connected or with time to connect again."""
         return [node for node in self._nodes.values() if not node.reported and (node.link is not None or node.gone_at is not None)]

@@ -1,4 +1,4 @@
-"""The secret from which the key of the muster is made."""
+"""Secret of the job, from which the muster derives its key."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ranklaunch.plan.model import Muster
 from ranklaunch.system import disk
 
 MOST_SECRET_BYTES = 4096
-GUESSED = "its key is derived from the job's name, which others may guess"
-HANDED = ", and keys for ssh are handed over under it: whoever reaches its port and knows the name can have commands run on these nodes"
-OWN_KEY = "RANKLAUNCH_SECRET, the same on every node, keeps them out"
+GUESSED = "the key is derived from the job's name, which others may guess"
+HANDED = ", and the nodes exchange ssh keys under it: whoever reaches the port and knows the name can run commands on these nodes"
+OWN_KEY = "set RANKLAUNCH_SECRET, to the same value on every node, to keep others out"
 
 
 def guessed(*, handed: bool) -> str:
-    """Warning about a job without a secret. handed: the nodes also exchange keys for ssh."""
+    """Return the warning about a job without a secret. handed: the nodes also exchange ssh keys."""
     return f"{GUESSED}{HANDED if handed else ''}; {OWN_KEY}"
 
 
 def secret(muster: Muster, env: Mapping[str, str]) -> bytes:
-    """Raises ConfigError where it is in a file that is not there, is none, or says nothing."""
+    """Return the job's secret, b"" for none. Raises ConfigError if its file is missing, unreadable, not a regular file, or empty."""
     if not muster.secret.startswith("/"):
         return env.get(muster.secret, "").encode(errors="surrogateescape")
     try:
@@ -32,6 +32,6 @@ def secret(muster: Muster, env: Mapping[str, str]) -> bytes:
         msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: {error.strerror}"
         raise ConfigError(msg) from None
     if not text:
-        msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: it is empty"
+        msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: the file is empty; write the job's secret into it"
         raise ConfigError(msg)
     return text

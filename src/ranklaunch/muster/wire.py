@@ -32,26 +32,26 @@ MOST = 128 * 1024  # bytes of a body
 MOST_TEXTS = 16
 MOST_TEXT = 4096  # characters
 MOST_PAUSE_S = 3600.0  # between two rounds
-LARGE = 10**12  # a number as large as any that is sent
-LOOKED_AT = 1000  # characters of what makes no sense, of which fewer are shown
+LARGE = 10**12  # larger than any number in a message; for the size of a message
+LOOKED_AT = 1000  # characters of invalid input that are searched for secrets; messages show fewer
 
 Message = dict[str, Any]
 
 
 class WireError(Exception):
-    """The other side does not speak this protocol with this key. The connection is worth nothing any more."""
+    """The other side does not speak this protocol with this key. The connection must be closed."""
 
 
 class WrongKeyError(WireError):
-    """A frame whose signature is not right: another job's key, or damage."""
+    """A frame with a wrong signature: the key of another job, or damage."""
 
 
-# What is raised for bytes that are no message, and for a message that makes no sense.
+# Exceptions for bytes that are no message, and for a message with invalid content.
 NOT_UNDERSTOOD = (WireError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 
 
 class Codec:
-    """One end of a connection. hub: whether it is node 0's. most: bytes of a body that is received."""
+    """One end of a connection. hub: True for node 0's end. most: bytes of a received body, at most."""
 
     def __init__(self, key: bytes, hub_nonce: bytes, member_nonce: bytes, *, hub: bool, most: int = MOST) -> None:
         self.most = most
@@ -61,11 +61,11 @@ class Codec:
         self._buffer = bytearray()
 
     def frame(self, message: Message) -> bytes:
-        """A message as bytes. Raises WireError where it is larger than a frame may be."""
+        """Return a message as a frame. Raises WireError if the message is too large for a frame."""
         return self.sign(body(message))
 
     def sign(self, body: bytes) -> bytes:
-        """The frame of a body, which may be the same for many connections."""
+        """Return the frame of a body. One body may be signed for many connections."""
         tag = self._tag(self._ours, self._sent, body)
         self._sent += 1
         return len(body).to_bytes(LENGTH, "big") + tag + body
@@ -89,7 +89,7 @@ class Codec:
 
     def _message(self, tag: bytes, body: bytes) -> Message:
         if not hmac.compare_digest(tag, self._tag(self._theirs, self._received, body)):
-            msg = "a signature is not right"
+            msg = "a signature is wrong"
             raise WrongKeyError(msg)
         self._received += 1
         try:
@@ -106,8 +106,10 @@ class Codec:
 
 
 def body(message: Message) -> bytes:
-    """Words that are no UTF-8, such as a path in Latin-1, arrive as they are: nodes compare them. Raises WireError where it is larger than
-    a frame may be."""
+    """Return a message as JSON. Raises WireError if the message is too large for a frame.
+
+    Text that is not UTF-8, such as a path in Latin-1, arrives unchanged, so nodes can compare it.
+    """
     data = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     if len(data) > MOST:
         msg = f"a message of {len(data)} bytes: the most is {MOST}"
@@ -116,18 +118,18 @@ def body(message: Message) -> bytes:
 
 
 def require_room(topic: str, body_: object) -> None:
-    """Raises WireError where a frame cannot hold a word, TypeError or ValueError where JSON cannot."""
+    """Check that a word fits into a frame. Raises WireError if the word is too large, TypeError or ValueError if JSON cannot hold it."""
     body({"type": "word", "number": LARGE, "topic": topic, "body": body_, "attempt": LARGE, "round": LARGE})
 
 
 def why(error: Exception) -> str:
-    """One of NOT_UNDERSTOOD, which may repeat what a peer has sent, fit to be shown."""
+    """Return the text of an exception of NOT_UNDERSTOOD for people: one line, without secrets. The text may quote a peer's message."""
     text = f"no {error}" if isinstance(error, KeyError) else str(error)
     return showing.one_line(_harmless(text, 200))
 
 
 def texts(value: object) -> dict[str, str]:
-    """A mapping of short texts that a peer has sent, each a line. Raises ValueError where it is something else."""
+    """Return a mapping of short texts from a peer's message, each one line. Raises ValueError for anything else."""
     if not isinstance(value, dict) or not all(isinstance(text, str) and text.isprintable() for text in value.values()):
         msg = f"expected lines by name, not {_shown(value)}"
         raise ValueError(msg)
@@ -144,7 +146,7 @@ def text(message: Message, key: str) -> str:
 
 
 def number(message: Message, key: str) -> int:
-    """Raises ValueError where it is something else."""
+    """Return an integer of a message. Raises ValueError for anything else."""
     value = message.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
         msg = f"{key} is {_shown(value)}"
@@ -170,10 +172,10 @@ def _shown(value: object) -> str:
 
 
 def _harmless(text: str, most: int) -> str:
-    """Without secrets, which a cut would make hard to tell."""
+    """Return text without secrets, cut to `most` characters. Secrets are hidden before the cut: half a secret is hard to recognise."""
     return "; ".join(quoted(text[:LOOKED_AT].split("\n")))[:most]
 
 
 def job_key(secret: bytes, job: str) -> bytes:
-    """The key of a job. Without a secret it is derived from the job's name alone: that keeps jobs apart, not attackers out."""
+    """Return the key of a job. Without a secret, the job's name alone gives the key: this separates jobs, but keeps no attacker out."""
     return hmac.digest(secret or b"no secret", b"job\0" + job.encode(errors="surrogateescape"), hashlib.sha256)

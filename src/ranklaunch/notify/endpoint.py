@@ -1,4 +1,4 @@
-"""HTTP endpoint of a node for Prometheus and for the probes of Kubernetes: /metrics, /healthz and /readyz. It only reads.
+"""HTTP endpoint of a node for Prometheus and for Kubernetes' probes: /metrics, /healthz and /readyz. A request changes nothing.
 
 The event loop of the supervisor answers, so an answer of /healthz shows that the supervisor lives. A connection takes one request.
 """
@@ -14,13 +14,13 @@ from typing import Protocol
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.stream import Stream
 
-MOST_GUESTS = 8  # connections at one time; more wait in the kernel's queue
-PATIENCE_S = 2.0  # for a request to come and its answer to be taken
+MOST_CONNECTIONS = 8  # at one time; more wait in the kernel's queue
+PATIENCE_S = 2.0  # for a request, and for the client to read the answer
 MOST_ASKED = 8 * 1024  # bytes of a request
 MOST_ANSWERED = 64 * 1024 * 1024  # bytes of a page that waits for its reader
 BACKLOG = 64
 AGAIN_S = 1.0  # until the next try after an accept that failed
-FRESH_S = 1.0  # a page is made at most once in this time, however often it is asked for
+FRESH_S = 1.0  # for which a page is kept: more requests do not mean more work
 
 OPENMETRICS = "application/openmetrics-text"
 _METRICS_TYPE = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
@@ -39,12 +39,12 @@ class Pages(Protocol):
 
 
 class Endpoint:
-    """Listen on a port of all addresses. Raise OSError where the port cannot be had."""
+    """Listener on a port of all addresses. Raises OSError if the port cannot be used."""
 
     def __init__(self, port: int, loop: Loop, pages: Pages) -> None:
         self._loop = loop
         self._pages = pages
-        self._guests: set[Guest] = set()
+        self._connections: set[Connection] = set()
         self._made: dict[bool, tuple[float, str]] = {}
         self._socket = _listening(port)
         loop.on_readable(self._socket.fileno(), self._welcome)
@@ -56,22 +56,22 @@ class Endpoint:
             self._loop.forget(self._socket.fileno())
         self._accepts = False
         self._socket.close()
-        for guest in list(self._guests):
-            guest.leave()
+        for connection in list(self._connections):
+            connection.close()
 
     def _welcome(self) -> None:
         try:
-            connection, _ = self._socket.accept()
-        except OSError:  # no descriptor left, or the client has gone
+            accepted, _ = self._socket.accept()
+        except OSError:  # no descriptor left, or the client is gone
             self._pause()
             self._loop.after(AGAIN_S, self._go_on)
             return
-        self._guests.add(Guest(connection, self._loop, self._answer, self._left))
-        if len(self._guests) >= MOST_GUESTS:
+        self._connections.add(Connection(accepted, self._loop, self._answer, self._on_close))
+        if len(self._connections) >= MOST_CONNECTIONS:
             self._pause()
 
-    def _left(self, guest: Guest) -> None:
-        self._guests.discard(guest)
+    def _on_close(self, connection: Connection) -> None:
+        self._connections.discard(connection)
         self._go_on()
 
     def _pause(self) -> None:
@@ -80,7 +80,7 @@ class Endpoint:
             self._accepts = False
 
     def _go_on(self) -> None:
-        if not self._accepts and self._socket.fileno() >= 0 and len(self._guests) < MOST_GUESTS:
+        if not self._accepts and self._socket.fileno() >= 0 and len(self._connections) < MOST_CONNECTIONS:
             self._loop.on_readable(self._socket.fileno(), self._welcome)
             self._accepts = True
 
@@ -113,28 +113,27 @@ class Endpoint:
         return made[1]
 
 
-class Guest:
-    """A connection with one request.
+class Connection:
+    """Connection with one request. answer: returns the response for a request. on_close: called after the end of the connection."""
 
-    answer: returns the response for a request. left: is called when the connection is over.
-    """
-
-    def __init__(self, connection: socket.socket, loop: Loop, answer: Callable[[bytes], bytes], left: Callable[[Guest], object]) -> None:
+    def __init__(
+        self, accepted: socket.socket, loop: Loop, answer: Callable[[bytes], bytes], on_close: Callable[[Connection], object]
+    ) -> None:
         self._answer = answer
-        self._left = left
+        self._on_close = on_close
         self._request = b""
         self._is_answered = False
-        self._timer = loop.after(PATIENCE_S, self.leave)
-        self._stream = Stream(connection, loop, self._take, self._end, MOST_ANSWERED)
+        self._timer = loop.after(PATIENCE_S, self.close)
+        self._stream = Stream(accepted, loop, self._take, self._end, MOST_ANSWERED)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the connection."""
         self._stream.close()
         self._end()
 
     def _end(self, error: OSError | None = None) -> None:
         self._timer.cancel()
-        self._left(self)
+        self._on_close(self)
 
     def _take(self, data: bytes) -> None:
         if self._is_answered:
@@ -170,7 +169,7 @@ def _takes_openmetrics(header: str) -> bool:
 
 
 def _listening(port: int) -> socket.socket:
-    """Return a socket listening at all addresses of the node, also at IPv6 addresses if the kernel has IPv6."""
+    """Return a socket listening at all addresses of the node, also IPv6 addresses if the kernel has IPv6."""
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(_NoIpv6Error):
             return _bound(socket.AF_INET6, port)

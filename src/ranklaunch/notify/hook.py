@@ -1,4 +1,4 @@
-"""Commands of the user that run when something has happened to the job. Their failures change nothing."""
+"""Runs of the user's command (RANKLAUNCH_ON_EVENT) at events of the job. A failure of the command changes nothing in the job."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ranklaunch.system import bounded, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
 
-MOST_BYTES = 64 * 1024  # of what it writes, that are shown
+MOST_BYTES = 64 * 1024  # of the command's output that are shown
 BLOCK = 65536
-DIES_S = 1.0  # by SIGKILL, unless the kernel holds it
+DIES_S = 1.0  # after SIGKILL; longer if the process is stuck in the kernel
 
 
 class Hook:
-    """One run of a command, for at most limit_s. say: prints a line for people. ended: is called once. Raises OSError if no process or
-    descriptor is left."""
+    """One run of a command, for at most limit_s. say: prints a console line. ended: called once, after the run. Raises OSError if no
+    process or descriptor is left."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], limit_s: float, loop: Loop, say: Callable[[str], None],
@@ -26,7 +26,7 @@ class Hook:
     ) -> None:  # fmt: skip
         self._name = argv[0]
         self._loop, self._say, self._ended = loop, say, ended
-        self._begun = b""  # a line that has not ended
+        self._begun = b""  # a line without its end yet
         self._taken = 0
         self.running = True
         self._pid, self._readable = bounded.program(argv, env, stderr=True)
@@ -36,10 +36,10 @@ class Hook:
         loop.on_readable(self._readable, self._read)
         if self._pidfd >= 0:
             loop.on_readable(self._pidfd, self._on_end)
-        self._limit = loop.after(limit_s, self.end, f"is ended after {limit_s:.3g} s")
+        self._limit = loop.after(limit_s, self.end, f"was killed after {limit_s:.3g} s, the limit of a run")
 
     def end(self, why: str = "") -> None:
-        """End the command, with all of its process group. why: for people, "" for nothing to say."""
+        """Kill the command and its process group. why: for the console, "" to print nothing."""
         if not self.running:
             return
         if why:
@@ -70,17 +70,17 @@ class Hook:
             self._say(f"{self._name} writes more than {MOST_BYTES >> 10} KiB: the rest is not shown")
 
     def _on_end(self) -> None:
-        """Say how the command has ended, if not with 0."""
+        """Print how the command ended, unless with 0."""
         self._read_rest()
         status = self._finish()
         if status:
-            self._say(f"{self._name} {_told(status)}")
+            self._say(f"{self._name} {_described(status)}")
 
     def _read_rest(self) -> None:
         try:
             while block := os.read(self._readable, BLOCK):
                 self._show(block)
-        except OSError:  # nothing more for now; what still has the pipe is ended next
+        except OSError:  # no more output now; processes that still have the pipe are killed next
             pass
 
     def _finish(self) -> int:
@@ -115,7 +115,7 @@ def _pidfd(pid: int) -> int:
         return -1
 
 
-def _told(status: int) -> str:
+def _described(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"was killed by {name_of(os.WTERMSIG(status))}"
     return f"ended with code {os.WEXITSTATUS(status)}"

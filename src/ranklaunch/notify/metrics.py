@@ -1,4 +1,4 @@
-"""Metrics of a node: their families, and their file. The endpoint of HTTP is in endpoint.py."""
+"""Metrics of a node: their families, and their file. The HTTP endpoint is in endpoint.py."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ STATES = ("running", "sleeping", "uninterruptible", "stopped", "traced", "ended"
 LAST_S = 2.0  # for the last write
 Rank = Mapping[str, Any]
 
-# Of the node: name below ranklaunch_, help, field of Standing, kind, unit.
+# Metrics of the node: name after ranklaunch_, help, field of Standing, kind, unit.
 _OF_NODE = (
-    ("attempt", "which start of the job this is, from 1", "attempt", GAUGE, ""),
+    ("attempt", "number of this start of the job, from 1", "attempt", GAUGE, ""),
     ("restarts", "restarts of all ranks in place, in this attempt", "restarts", COUNTER, ""),
-    ("nodes", "nodes that take part", "nodes", GAUGE, ""),
+    ("nodes", "nodes of the job", "nodes", GAUGE, ""),
     ("world_size", "ranks of all nodes", "world_size", GAUGE, ""),
-    ("hang_suspected", "1 where an alarm stands that nothing moves", "hangs", GAUGE, ""),
+    ("hang_suspected", "1 while there is a hang alarm", "hangs", GAUGE, ""),
     ("slow", "1 while a step takes much longer than before", "slow", GAUGE, ""),
-    ("start_time_seconds", "when this attempt began, since 1970", "began", GAUGE, "seconds"),
-    ("written_time_seconds", "when these metrics were made, since 1970", "now", GAUGE, "seconds"),
-    ("exit_code", "of the job; not there while it runs", "exit_code", GAUGE, ""),
+    ("start_time_seconds", "start of this attempt, since 1970", "began", GAUGE, "seconds"),
+    ("written_time_seconds", "time of these metrics, since 1970", "now", GAUGE, "seconds"),
+    ("exit_code", "exit code of the job; absent while it runs", "exit_code", GAUGE, ""),
 )
-# Of each rank: the same, with the key in Standing.ranks.
+# Metrics of each rank: the same columns, with the key in Standing.ranks.
 _OF_RANKS = (
-    ("step", "the last that its output told of", "step", GAUGE, ""),
-    ("step_time_seconds", "of one step, on average", "step_s", GAUGE, "seconds"),
-    ("output_bytes", "that it has written", "output_bytes", COUNTER, "bytes"),
-    ("silent_seconds", "since it wrote last", "last_output_s", GAUGE, "seconds"),
-    ("cpu_seconds", "of its process tree", "cpu_s", COUNTER, "seconds"),
-    ("resident_bytes", "of its process tree", "rss_kb", GAUGE, "bytes"),
+    ("step", "last step in the rank's output", "step", GAUGE, ""),
+    ("step_time_seconds", "average time of one step", "step_s", GAUGE, "seconds"),
+    ("output_bytes", "bytes that the rank has written", "output_bytes", COUNTER, "bytes"),
+    ("silent_seconds", "time since the rank's last output", "last_output_s", GAUGE, "seconds"),
+    ("cpu_seconds", "CPU time of the rank's process tree", "cpu_s", COUNTER, "seconds"),
+    ("resident_bytes", "resident memory of the rank's process tree", "rss_kb", GAUGE, "bytes"),
 )
 
 
 @dataclass(frozen=True)
 class Standing:
-    """State of a node. labels: of all samples. info: texts. ranks: of this node, and ranks of other nodes that write through it, as status
-    has them. exit_code: None while the job runs. began, now: seconds since 1970."""
+    """State of a node. labels: of all samples. info: labels of ranklaunch_job_info. ranks: as rank_states.ranks returns them, with ranks of
+    other nodes whose output is read here. exit_code: None while the job runs. began, now: seconds since 1970."""
 
     labels: Mapping[str, Any]
     info: Mapping[str, Any]
@@ -69,23 +69,25 @@ def shown(standing: Standing, *, openmetrics: bool = True) -> str:
 
 def _families(standing: Standing) -> Iterator[Family]:
     ranks = standing.ranks
-    yield Family("ranklaunch_job_info", "what the job is; always 1", [(standing.info, 1)])
-    for name, words, field, kind, unit in _OF_NODE:
-        yield Family(f"ranklaunch_{name}", words, _one(getattr(standing, field)), kind, unit)
+    yield Family("ranklaunch_job_info", "labels of the job; always 1", [(standing.info, 1)])
+    for name, help_text, field, kind, unit in _OF_NODE:
+        yield Family(f"ranklaunch_{name}", help_text, _one(getattr(standing, field)), kind, unit)
     phases = [({"phase": phase}, phase == standing.phase) for phase in PHASES]
-    yield Family("ranklaunch_phase", "1 for what this node does", phases)
+    yield Family("ranklaunch_phase", "1 for the present phase of this node", phases)
     states = Counter(rank["state"] for rank in ranks if "state" in rank)
     counts = [({"state": state}, states[state]) for state in dict.fromkeys((*STATES, *states))]
     yield Family("ranklaunch_ranks", "ranks of this node, by state", counts)
     step = max((rank["step"] for rank in ranks if "step" in rank), default=None)
-    yield Family("ranklaunch_step", "the highest step of a rank that writes here", _one(step))
+    yield Family("ranklaunch_step", "highest step of the ranks whose output this node reads", _one(step))
     seconds = [rank["step_s"] for rank in ranks if rank.get("step_s") is not None]
     mean = sum(seconds) / len(seconds) if seconds else None
-    yield Family("ranklaunch_step_time_seconds", "of one step, on average over the ranks that write here", _one(mean), unit="seconds")
-    for name, words, key, kind, unit in _OF_RANKS:
+    yield Family(
+        "ranklaunch_step_time_seconds", "time of one step, average of the ranks whose output this node reads", _one(mean), unit="seconds"
+    )
+    for name, help_text, key, kind, unit in _OF_RANKS:
         factor = 1024 if key == "rss_kb" else 1
         samples = [({"rank": rank["rank"]}, rank[key] * factor) for rank in ranks if rank.get(key) is not None]
-        yield Family(f"ranklaunch_rank_{name}", words, samples, kind, unit)
+        yield Family(f"ranklaunch_rank_{name}", help_text, samples, kind, unit)
 
 
 def _one(value: float | None) -> Samples:
@@ -93,7 +95,7 @@ def _one(value: float | None) -> Samples:
 
 
 class Growing:
-    """Counters of ranks that are started once: the end of a process takes nothing away from them."""
+    """Counters that never decrease within a round, although a process that ends is missing from the sums."""
 
     KEYS = ("cpu_s", "output_bytes")
 
@@ -111,9 +113,9 @@ class Growing:
 
 
 class MetricsFile:
-    """File of metrics. Its mount may not answer: then the job goes on, and nothing is written.
+    """File of metrics. If its mount does not answer, the job continues and nothing is written.
 
-    say: prints a line for people, once for each trouble until its end.
+    say: prints a console line, once until a write succeeds again.
     """
 
     def __init__(self, path: str, loop: Loop, say: Callable[[str], None]) -> None:
@@ -124,7 +126,7 @@ class MetricsFile:
         self._troubled = False
 
     def write(self, content: str, *, last: bool) -> None:
-        """Write the file, in a process apart. last: wait for that process."""
+        """Write the file in a child process. last: wait for the child process."""
         if self._writing:
             self.trouble(f"{self._path}: its file system does not answer")
             if not last:
@@ -140,6 +142,7 @@ class MetricsFile:
             self._hear()
 
     def trouble(self, reason: str) -> None:
+        """Print the reason that metrics are not written, unless one was printed since the last success."""
         if not self._troubled:
             self._say(f"metrics: {reason}")
         self._troubled = True
@@ -161,7 +164,7 @@ class MetricsFile:
 
 
 def _written(path: str, content: str) -> bytes:
-    """Return why the file cannot be written, b"" for success."""
+    """Write the file. Return the reason of a failure, b"" for success."""
     try:
         disk.write(path, content.encode(), 0o644)
     except (OSError, disk.NotRegularError) as error:

@@ -1,4 +1,4 @@
-"""Rules for the servers of a table: for every version, and for several."""
+"""Checks of the servers of a rank table: one set for every version, and further ones for some versions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ranklaunch.ranktable.document import SHOWN, Document
 from ranklaunch.ranktable.model import Server
 
 MOST_RANKS = 4_000_000
-MOST_DEVICES = 4096  # of one node, with a process for each
+MOST_DEVICES = 4096  # of one node: each device has a process
 
 
 def every_version(document: Document, servers: list[Server]) -> None:
+    """Report defects that no version may have: ranks, blocks of ranks, devices and addresses."""
     ranks = list(itertools.chain.from_iterable(server.ranks for server in servers))
     if not ranks:
-        document.problem("", "no device is in it")
+        document.problem("", "no device is listed")
     if len(ranks) > MOST_RANKS:
         document.problem("", f"{len(ranks)} ranks, more than {MOST_RANKS}")
     if sorted(ranks) != list(range(len(ranks))):
@@ -39,25 +40,26 @@ def once(document: Document, what: str, names: Iterable[str], where: str = "") -
         return
     counted = collections.Counter(listed)
     for name in sorted(name for name, number in counted.items() if number > 1):
-        document.problem(where, f"{what} '{name}' is in it {counted[name]} times")
+        document.problem(where, f"{what} '{name}' is listed {counted[name]} times")
 
 
 def addresses(document: Document, servers: list[Server], groups: Iterable[str], what: str = "servers") -> None:
-    """Warn of devices without device_ip: HCCL needs this to reach other servers' devices, in version 1.2 other super pods'.
+    """Warn of devices without device_ip. HCCL needs these addresses between servers; in version 1.2, between super pods.
 
-    groups: names of the servers, or of the super pods. One group does without."""
+    groups: names of the servers, or of the super pods. One group alone needs no addresses.
+    """
     if len(set(groups)) < 2:
         return
     bare = sorted({server.server_id for server in servers if "" in server.device_ips})
     if bare:
         named = ", ".join(bare[:SHOWN])
-        document.warnings.append(f"no device_ip for some devices of {named}: devices of several {what} reach each other by it")
+        document.warnings.append(f"no device_ip for some devices of {named}: HCCL needs it between {what}")
 
 
 def _check_ranks(document: Document, ranks: list[int]) -> None:
     counted = collections.Counter(rank for rank in ranks if rank >= 0)
     for rank in sorted(rank for rank, number in counted.items() if number > 1):
-        document.problem("", f"rank {rank} is given {counted[rank]} times")
+        document.problem("", f"rank {rank} is listed {counted[rank]} times")
     missing = sorted(set(range(len(ranks))) - counted.keys())
     if missing:
         named = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
@@ -66,21 +68,21 @@ def _check_ranks(document: Document, ranks: list[int]) -> None:
 
 def _check_blocks(document: Document, servers: list[Server]) -> None:
     """Report servers whose ranks are not one block of consecutive ranks: HCCL refuses them. Pods of one server count together."""
-    of_server: dict[str, list[int]] = {}
+    ranks_by_server: dict[str, list[int]] = {}
     for server in servers:
-        of_server.setdefault(server.server_id, []).extend(server.ranks)
-    for name, ranks in of_server.items():
+        ranks_by_server.setdefault(server.server_id, []).extend(server.ranks)
+    for name, ranks in ranks_by_server.items():
         if name and ranks and max(ranks) - min(ranks) >= len(ranks):
             listed = ", ".join(map(str, sorted(ranks)[:SHOWN])) + (", ..." if len(ranks) > SHOWN else "")
             document.problem("", f"server '{name}' has ranks {listed}: HCCL takes only consecutive ranks of one server")
 
 
 def _check_devices(document: Document, servers: list[Server]) -> None:
-    of_server: dict[str, list[str]] = {}
+    devices_by_server: dict[str, list[str]] = {}
     for n, server in enumerate(servers):
-        of_server.setdefault(server.server_id or f"node {n}", []).extend(server.device_ids)
-    for name, devices in of_server.items():
+        devices_by_server.setdefault(server.server_id or f"node {n}", []).extend(server.device_ids)
+    for name, devices in devices_by_server.items():
         if len(set(devices)) < len(devices):
             counted = collections.Counter(devices)
             twice = ", ".join(sorted(device for device, number in counted.items() if number > 1)[:SHOWN])
-            document.problem("", f"server '{name}' has devices more than once: {twice}")
+            document.problem("", f"server '{name}' lists devices more than once: {twice}")

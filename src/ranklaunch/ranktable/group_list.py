@@ -1,4 +1,7 @@
-"""Version 0.1, which ModelArts and CCE write: pods in no order, ranks by the number that ends the pod's name, groups as they stand."""
+"""Version 0.1, written by ModelArts and CCE: groups of pods, without ranks.
+
+Ranks follow from the order: groups as in the table, and within a group pods by the number at the end of their names.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,24 @@ from ranklaunch.showing import clipped
 def read(document: Document) -> RankTable:
     servers = _pods(document)
     check.every_version(document, servers)
-    check.once(document, "pod", (server.pod_name for server in servers))  # two of them may share a server
+    check.once(document, "pod", (server.pod_name for server in servers))  # not the server_id: two pods may share a server
     check.addresses(document, servers, (server.server_id for server in servers))
     return document.finish(servers)
 
 
 def progress(data: Json) -> str:
-    """Return how much is filled in so far; "" for other versions. These tables grow while pods are placed."""
+    """Return the progress of a table that grows while pods are placed, for a message; "" for other versions."""
     groups = data.get("group_list")
     if not isinstance(groups, list):
         return ""
-    seen = wanted = 0
+    present = wanted = 0
     for group in groups:
         if isinstance(group, dict):
             listed = group.get("instance_list")
-            seen += len(listed) if isinstance(listed, list) else 0
+            present += len(listed) if isinstance(listed, list) else 0
             number = str(group.get("instance_count", "0"))
             wanted += int(number) if NUMBER.match(number) else 0
-    return f"; {seen} of {wanted} instances are in it"
+    return f"; {present} of {wanted} instances are listed"
 
 
 def _pods(document: Document) -> list[Server]:
@@ -44,10 +47,10 @@ def _pods(document: Document) -> list[Server]:
         where = f"group_list[{g}]"
         instances = document.objects(group, "instance_list", where)
         document.count(group, "instance_count", len(instances), where, "instances")
-        own = sorted(instances, key=lambda i: _ordinal(str(i.get("pod_name", ""))))
-        lists = document.lists(own, "devices", lambda n, own=own, where=where: f"{where} {_pod(own[n])}")  # type: ignore[misc]
+        ordered = sorted(instances, key=lambda i: _ordinal(str(i.get("pod_name", ""))))
+        lists = document.lists(ordered, "devices", lambda n, of=ordered, where=where: f"{where} {_pod(of[n])}")  # type: ignore[misc]
         document.count(group, "device_count", sum(map(len, lists)), where, "devices")
-        pods += own
+        pods += ordered
         devices += lists
 
     def place(n: int) -> str:
@@ -62,12 +65,12 @@ def _pods(document: Document) -> list[Server]:
 
 
 def _pod(pod: Json) -> str:
-    """For messages: a name may be anything."""
+    """Return a pod's name for messages: cut, and safe for any JSON value."""
     name = pod.get("pod_name")
     return f"pod {clipped(name) if isinstance(name, str) else shown(name)}"
 
 
 def _ordinal(name: str) -> tuple[int, str]:
-    """Sort key: the number that ends a pod's name, so that worker-10 comes after worker-9."""
+    """Return the sort key of a pod: the number at the end of its name, so that worker-10 comes after worker-9."""
     number = re.search(r"([0-9]{1,18})$", name)
     return (int(number[1]) if number else -1, name)

@@ -1,4 +1,4 @@
-"""Making tables where no platform does: on-premise clusters, and tests."""
+"""Making of rank tables without a platform: for on-premise clusters, and for tests."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ _HCCN = re.compile(r"address_([0-9]{1,4})\s*=\s*(\S+)")
 
 
 def make(hosts: Sequence[str], devices: Sequence[Sequence[tuple[str, str]]]) -> RankTable:
-    """A 1.0 table: servers in the given order, ranks counting up. devices: (device id, device ip) of each server, ip "" if unknown."""
+    """Return a table of version 1.0, with ranks in the order of servers and devices. devices: (device id, device ip) of each server's
+    devices; ip "" if unknown."""
     firsts = itertools.accumulate([0, *map(len, devices)])
     servers = tuple(
         Server(
             server_id=host,
-            device_ids=tuple(device for device, _ in own),
-            device_ips=tuple(ip for _, ip in own),
-            ranks=tuple(range(first, first + len(own))),
+            device_ids=tuple(device for device, _ in of_host),
+            device_ips=tuple(ip for _, ip in of_host),
+            ranks=tuple(range(first, first + len(of_host))),
         )
-        for host, own, first in zip(hosts, devices, firsts)
+        for host, of_host, first in zip(hosts, devices, firsts)
     )
     return RankTable("1.0", servers)
 
 
 def text_of(table: RankTable, version: str, job: str = "job") -> str:
-    """The text of a made table: 1.0, or 0.1 as a platform would write it for pods named JOB-worker-N."""
+    """Return a made table as text: version 1.0, or version 0.1 as a platform writes it for pods named JOB-worker-N."""
     if version != "0.1":
         return to_text(table, version)
     pods: list[dict[str, Any]] = [
@@ -49,7 +50,8 @@ def text_of(table: RankTable, version: str, job: str = "job") -> str:
 
 
 def read_hccn(text: str, where: str) -> list[tuple[str, str]]:
-    """(device id, device ip) of each address_N line of a server's /etc/hccn.conf, by N."""
+    """Return (device id, device ip) for each line address_N=IP of a server's /etc/hccn.conf, ordered by N. Raises ConfigError for a wrong
+    address, and without such a line. where: name of the file, for messages."""
     devices = {}
     for line in text.splitlines():
         match = _HCCN.fullmatch(line.strip())
@@ -60,19 +62,19 @@ def read_hccn(text: str, where: str) -> list[tuple[str, str]]:
                 msg = f"{where}: {line.strip()!r}: {error}"
                 raise ConfigError(msg) from None
     if not devices:
-        msg = f"{where}: no line address_N=IP in it; is it a server's /etc/hccn.conf?"
+        msg = f"{where}: no line address_N=IP; expected a server's /etc/hccn.conf"
         raise ConfigError(msg)
     return [(str(device), ip) for device, ip in sorted(devices.items())]
 
 
 def addresses(block: str, most: int | None = None) -> Iterator[str]:
-    """Addresses for hosts in a block such as 10.0.0.0/24, in order; all of them, or the first `most`. Raises ValueError."""
+    """Return the host addresses of a block such as 10.0.0.0/24, in order: all, or the first `most`. Raises ValueError for a wrong block."""
     try:
         network = ipaddress.ip_network(block)
     except ValueError as error:
         msg = f"expected a block of addresses such as 10.0.0.0/24: {error}"
         raise ValueError(msg) from None
     if most is None and network.num_addresses > MOST_ADDRESSES:
-        msg = f"it has more than {MOST_ADDRESSES} addresses"
+        msg = f"expected at most {MOST_ADDRESSES} addresses"
         raise ValueError(msg)
     return map(str, itertools.islice(network.hosts(), most))

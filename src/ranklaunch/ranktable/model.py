@@ -1,4 +1,4 @@
-"""One rank table, whatever version it was read from. Columns instead of an object per device: jobs have 100,000 of them."""
+"""Rank table, the same for every version of the file. Devices are columns, not objects: jobs have 100,000 devices."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ VERSIONS = ("0.1", "1.0", "1.2", "2.0")
 
 
 class Server(NamedTuple):
-    """The devices of one container: a pod of group_list, a server of 1.x, a node of 2.0 (which has no server_id).
+    """Devices of one container: a pod of group_list, a server of 1.x, or a node of 2.0 (without server_id).
 
-    device_ids: physical ids on the host (may start at 4). device_ips: "" where the table has none. All columns are of equal length.
+    device_ids: physical ids on the host (may start at 4). device_ips: "" for a device without one. All columns have equal length.
     """
 
     server_id: str
@@ -59,4 +59,4 @@ class RankTable:
 
 
 class NotReadyError(Exception):
-    """The table is absent, half-written or not completed: look again later. Its text says what was seen."""
+    """A table that is absent, half-written or not completed, and may be complete later. The text says what the file has now."""

@@ -1,4 +1,4 @@
-"""Which part of a rank table is this container's."""
+"""Entry of this container in a rank table."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ class Container:
 
 
 def find(table: RankTable, me: Container) -> int:
-    """Return the index of this container's entry in table.servers. Every way with an answer must give the same one: a wrong slice means
-    two processes with one rank. Raises ConfigError naming the ways and their answers, NotReadyError if the table names containers
-    without this one: then the table is another job's, or of an earlier place."""
+    """Return the index of this container's entry in table.servers.
+
+    There are several ways to find the entry. All ways with an answer must agree, since a wrong entry means two processes with one rank.
+    Raises ConfigError with the ways and their answers if they disagree. Raises NotReadyError if the table has names of containers, but
+    not of this one: then the table is another job's, or from before a move of this container.
+    """
     if table.version == "2.0":
         _refuse_more(table, me)
         return _by_position(table, me)
@@ -42,7 +45,7 @@ def find(table: RankTable, me: Container) -> int:
     if [*answers] == [by_index]:
         _refuse_more(table, me)
     if not answers:
-        msg = f"this container ({_told(me)}) is none of the table's {len(table.servers)}{_remedy(table, me)}"
+        msg = f"this container ({_described(me)}) is none of the table's {len(table.servers)} entries{_remedy(table, me)}"
         raise ConfigError(msg)
     if len(table.servers) > 1:
         _refuse_disagreement(answers)
@@ -57,7 +60,7 @@ def _refuse_disagreement(answers: Mapping[str, int]) -> None:
 
 
 def _ways(table: RankTable, me: Container) -> dict[str, list[int]]:
-    """Return the entries that a name or an address leads to. Pods on one host share its address, which then says nothing."""
+    """Return the entries that match this container, by name of the way. Pods on one host share its address: then no entry is certain."""
     addresses, pod = ", ".join(me.addresses), _public(me.pod_name)
     servers = list(enumerate(table.servers))
     return {
@@ -72,21 +75,21 @@ def _is_of(me: Container, address: str) -> bool:
 
 
 def _refuse_more(table: RankTable, me: Container) -> None:
-    """An index counts the job's nodes: where the table has more, each of them may take itself for node 0."""
+    """Raise ConfigError if the table has more entries than the job has nodes: then the node index is no position in the table."""
     if 0 < me.nodes < len(table.servers):
         entries = f"it has {len(table.servers)} entries for {counted(me.nodes, 'node')}"
-        why = f"nothing but the node index, {me.node}, says which of them is this container's ({_told(me)})"
-        msg = f"{entries}, and {why}: RANKLAUNCH_HOSTS and RANKLAUNCH_NODE say it"
+        why = f"only the node index, {me.node}, tells which one is this container's ({_described(me)})"
+        msg = f"{entries}, and {why}; set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE"
         raise ConfigError(msg)
 
 
 def _public(pod: str) -> str:
-    """ModelArts calls one pod ma-job-... in the cluster and modelarts-job-... in its tables, or the other way round."""
+    """Return a pod's name in one form: ModelArts writes ma-job-... in the cluster and modelarts-job-... in its tables, or the reverse."""
     return re.sub(r"^ma-job(?=-)", "modelarts-job", pod)
 
 
 def _can_tell(table: RankTable, me: Container) -> bool:
-    """Return True if both sides name something comparable: one address alone may be the host's or the container's."""
+    """Return True if the table and the container have comparable names. A single address may be the host's or the container's."""
     if me.pod_name and any(server.pod_name for server in table.servers):
         return True
     if not any(map(_host_addresses, table.servers)):
@@ -95,9 +98,9 @@ def _can_tell(table: RankTable, me: Container) -> bool:
 
 
 def _host_addresses(server: Server) -> list[str]:
-    """A server_id need not be an address."""
-    named = dict.fromkeys((server.server_id, server.host_ip))
-    return [name for name in named if re.fullmatch(r"[0-9]+(\.[0-9]+){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+", name)]
+    """Return the host's addresses in an entry. A server_id may be a name instead."""
+    names = dict.fromkeys((server.server_id, server.host_ip))
+    return [name for name in names if re.fullmatch(r"[0-9]+(\.[0-9]+){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+", name)]
 
 
 def _not_ours(table: RankTable, me: Container) -> str:
@@ -105,16 +108,17 @@ def _not_ours(table: RankTable, me: Container) -> str:
     names = {"pod name": there.pod_name, "container": there.container_ip, "host": there.host_ip or there.server_id}
     names_there = ", ".join(f"{what} {name}" for what, name in names.items() if name)
     return (
-        f"it is another job's or was made before this container was: of its {len(table.servers)} entries none is this container's "
-        f"({_told(me)}); the one in this place has {names_there}"
+        f"the table is another job's, or older than this container: of its {len(table.servers)} entries none is this container's "
+        f"({_described(me)}); the entry at this place has {names_there}"
     )
 
 
-def _told(me: Container) -> str:
+def _described(me: Container) -> str:
     return f"pod name {me.pod_name or 'unknown'}, addresses {', '.join(me.addresses) or 'unknown'}, node {me.node}"
 
 
 def _counts_nodes(table: RankTable, me: Container) -> bool:
+    """Return True if the index of a node is a position in the table."""
     return not _several_groups(table) and (me.in_order or len(table.servers) == 1 or not _has_addresses(table))
 
 
@@ -125,16 +129,16 @@ def _has_addresses(table: RankTable) -> bool:
 def _remedy(table: RankTable, me: Container) -> str:
     if me.in_order or not _has_addresses(table):
         return ""
-    return ", whose order is not that of the nodes: set POD_IP by a fieldRef to status.podIP"
+    return ", and their order is not that of the nodes; set POD_IP by a fieldRef to status.podIP"
 
 
 def _several_groups(table: RankTable) -> bool:
-    """A node's index counts the pods of its own group: with several groups it is no position in the table."""
+    """Return True for several groups with pods: then a node's index counts the pods of its group, and is no position in the table."""
     return sum(1 for group in table.source.get("group_list") or () if group.get("instance_list")) > 1
 
 
 def _by_position(table: RankTable, me: Container) -> int:
-    """2.0 has no names: the node's ranks follow from its index, and local ids must bear that out."""
+    """Return the entry by the node index, for version 2.0 without names. Raises ConfigError unless the entry has as many devices."""
     if me.node < len(table.servers) and table.servers[me.node].size == max(1, me.slots):
         return me.node
     sizes = ", ".join(str(server.size) for server in table.servers[:8])

@@ -1,4 +1,4 @@
-"""From text to a checked table. Every defect is found in one reading, each with its place, its value and what was expected."""
+"""Reading of rank tables. One reading finds every defect, each with its place, its value and the expected value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ranklaunch.ranktable import group_list, rank_list, server_list
 from ranklaunch.ranktable.document import Document, Json, shown
 from ranklaunch.ranktable.model import VERSIONS, NotReadyError, RankTable
 
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what it begins with
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 MOST_BYTES = 256 * 1024 * 1024
 _READERS: dict[str, Callable[[Document], RankTable]] = {
     "0.1": group_list.read,
@@ -24,7 +24,7 @@ _READERS: dict[str, Callable[[Document], RankTable]] = {
 
 
 def load(path: str, files: Files) -> RankTable:
-    """Raises NotReadyError while waiting may help, ConfigError (every defect at once) when it cannot."""
+    """Return the rank table in a file. Raises NotReadyError if waiting may help, else ConfigError with all defects."""
     name = showing.one_line(path)
     try:
         text = files.text(path, MOST_BYTES)
@@ -38,13 +38,13 @@ def load(path: str, files: Files) -> RankTable:
         msg = f"rank table {name}: {error}"
         raise ConfigError(msg) from None
     if text is None:
-        msg = "it may not be read" if files.exists(path) else "no such file"
+        msg = "no permission to read the file" if files.exists(path) else "no such file"
         raise NotReadyError(msg)
     return parse(text, name)
 
 
 def parse(text: str, path: str) -> RankTable:
-    """Raises NotReadyError while waiting may help, ConfigError (every defect at once) when it cannot."""
+    """Return the rank table in a text. Raises as load. path: for messages."""
     data = _json(text, path)
     status = data.get("status")
     if status is not None and not isinstance(status, str):
@@ -69,12 +69,12 @@ def _json(text: str, path: str) -> Json:
     except RecursionError:
         msg = f"rank table {path}: nested too deeply to be a rank table"
         raise ConfigError(msg) from None
-    except ValueError as error:  # a half-written file looks like this; only the deadline tells it from a damaged one
+    except ValueError as error:  # a half-written or a damaged file: only waiting until the deadline shows which one
         first = text.lstrip()[0]
         if has_many_digits(error):
             msg = f"rank table {path}: {MANY_DIGITS}"
             raise ConfigError(msg) from None
-        if first not in "{\0":  # of zeros is what a network's file system shows of a text that is under way
+        if first not in "{\0":  # network file systems show zeros for text that has not arrived yet
             msg = f"rank table {path}: expected a JSON object, found text that begins with {first!a}"
             raise ConfigError(msg) from None
         msg = f"not JSON (half-written?): {error}"

@@ -1,4 +1,4 @@
-"""Versions 1.0 and 1.2, where ranks are stated. 1.2 says besides which servers a super node joins."""
+"""Versions 1.0 and 1.2, with stated ranks. Version 1.2 also has super pods: servers that one super node joins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _check(document: Document, servers: list[Server]) -> None:
 
 def _servers(document: Document, super_devices: bool = False) -> list[Server]:
     listed = document.objects(document.data, "server_list", "")
-    if document.data.get("group_list") is not None:  # some tables have both; how many groups there are is asked later
+    if document.data.get("group_list") is not None:  # some tables have both; own.py counts the groups later
         document.objects(document.data, "group_list", "")
     document.count(document.data, "server_count", len(listed), "", "servers")
     devices = document.lists(listed, "device", lambda n: f"server_list[{n}]")
@@ -61,7 +61,7 @@ def _servers(document: Document, super_devices: bool = False) -> list[Server]:
 
 
 def _stated_ranks(document: Document, devices: Sequence[list[Json]], place: Callable[[int], str]) -> list[tuple[int, ...]]:
-    """Usually they count up through the table; then nothing needs to be looked at one by one."""
+    """Return the rank_id of every device. Ranks mostly count up through the table, so this case is checked first, in one step."""
     counted = range(sum(map(len, devices)))
     try:
         if list(map(operator.itemgetter("rank_id"), itertools.chain.from_iterable(devices))) == list(map(str, counted)):
@@ -94,9 +94,9 @@ def _super_pods(document: Document, servers: list[Server]) -> list[SuperPod]:
 
 def _check_super_devices(document: Document, servers: list[Server], super_pods: list[SuperPod]) -> None:
     """Report each super_device_id that two devices of one super pod have."""
-    of_server = {server.server_id: server.super_device_ids for server in servers}
+    ids_by_server = {server.server_id: server.super_device_ids for server in servers}
     for pod in super_pods:
-        ids = itertools.chain.from_iterable(of_server.get(server_id, ()) for server_id in dict.fromkeys(pod.server_ids))
+        ids = itertools.chain.from_iterable(ids_by_server.get(server_id, ()) for server_id in dict.fromkeys(pod.server_ids))
         check.once(document, "super_device_id", ids, f"super pod '{pod.super_pod_id}'")
 
 

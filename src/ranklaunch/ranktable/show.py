@@ -1,4 +1,4 @@
-"""Rank tables for people."""
+"""Rank tables and their differences as text and as JSON, for `ranklaunch ranktable`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCHEMA, SCHEMA_OF_DIFFERENCES = "ranklaunch.ranktable/1", "ranklaunch.ranktable-
 
 
 def as_table(table: RankTable) -> Iterator[str]:
-    """Lines: a headline, and one row a rank."""
+    """Yield lines: a headline, one row for each rank, super pods and warnings."""
     yield f"version {table.version}, {len(table.servers)} {_nodes(table)}, {table.size} ranks"
     rows = [COLUMNS, *sorted(_rows(table), key=lambda row: int(row[0]))]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
@@ -26,7 +26,7 @@ def as_table(table: RankTable) -> Iterator[str]:
 
 
 def as_json(path: str, table: RankTable | None, problems: Sequence[str] = ()) -> dict[str, Any]:
-    """table: None where it has problems that leave nothing to show."""
+    """Return a table as JSON. table: None if problems prevent reading it."""
     return {
         "schema": SCHEMA,
         "file": path,
@@ -39,6 +39,7 @@ def as_json(path: str, table: RankTable | None, problems: Sequence[str] = ()) ->
 
 
 def differences_as_json(old: RankTable, new: RankTable) -> dict[str, Any]:
+    """Return the ranks that differ between two tables as JSON, each with its device before and after."""
     before, after = ({rank["rank"]: rank for rank in _ranks(table)} for table in (old, new))
     moved = _moved(old, new)
     return {
@@ -49,18 +50,18 @@ def differences_as_json(old: RankTable, new: RankTable) -> dict[str, Any]:
 
 
 def differences(old: RankTable, new: RankTable) -> Iterator[str]:
-    """Lines that start with -, + or ~ for what left, came and changed; none when both give every rank the same device."""
+    """Yield lines that start with - for a removed rank, + for a new one, ~ for a change; none if every rank has the same device."""
     if old.version != new.version:
         yield f"~ version {old.version} -> {new.version}"
     before, after = _places(old), _places(new)
     for rank in _moved(old, new):
-        was, is_now = before.get(rank), after.get(rank)
-        if was is None:
-            yield f"+ rank {rank}: {is_now}"
-        elif is_now is None:
-            yield f"- rank {rank}: {was}"
+        old_place, new_place = before.get(rank), after.get(rank)
+        if old_place is None:
+            yield f"+ rank {rank}: {new_place}"
+        elif new_place is None:
+            yield f"- rank {rank}: {old_place}"
         else:
-            yield f"~ rank {rank}: {was} -> {is_now}"
+            yield f"~ rank {rank}: {old_place} -> {new_place}"
 
 
 def _rows(table: RankTable) -> Iterator[tuple[str, ...]]:
@@ -75,7 +76,7 @@ def _ranks(table: RankTable) -> Iterator[dict[str, Any]]:
 
 
 def _moved(old: RankTable, new: RankTable) -> list[int]:
-    """Ranks that are on another device, or in one table alone."""
+    """Return the ranks that have another device, or are in one table only."""
     before, after = _places(old), _places(new)
     return [rank for rank in sorted(before.keys() | after.keys()) if before.get(rank) != after.get(rank)]
 

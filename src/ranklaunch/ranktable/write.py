@@ -1,4 +1,4 @@
-"""From a table to the text that HCCL reads. Keys that ranklaunch does not know are kept."""
+"""Writing of rank tables for HCCL. Keys that ranklaunch does not know are kept."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ranklaunch.ranktable.model import RankTable, Server
 
 
 def for_hccl(table: RankTable) -> str:
-    """The text for RANK_TABLE_FILE: group_list becomes 1.0, everything else passes through as it is."""
+    """Return the text for RANK_TABLE_FILE: a group_list table as version 1.0, any other table unchanged."""
     return to_text(table, "1.0") if table.version == "0.1" else table.text
 
 
 def to_text(table: RankTable, version: str) -> str:
-    """The table in a version. Raises ConfigError where that would lose or invent something."""
+    """Return a table as text of a version. Raises ConfigError if the other version needs unknown values, or has no place for known ones."""
     if version == table.version and table.text:
         return table.text
     if version == "1.0" and table.version == "0.1":
@@ -28,15 +28,15 @@ def to_text(table: RankTable, version: str) -> str:
 
 def _why(old: str, new: str) -> str:
     if new == "1.2":
-        return "it does not say which super device each device is"
+        return "it has no super_device_id for its devices"
     if old == "1.2":
         return "its super pods would be lost"
-    return "only group_list tables become 1.0; the others are read as they are"
+    return "only group_list tables can be written as 1.0; other tables need no conversion"
 
 
 def _version_1(table: RankTable) -> dict[str, Any]:
     listed: dict[str, list[dict[str, Any]]] = {}  # two pods on one host are one server to HCCL
-    for server, devices in zip(table.servers, _own_devices(table)):
+    for server, devices in zip(table.servers, _source_devices(table)):
         listed.setdefault(server.server_id, []).extend(_device(server, i, device) for i, device in enumerate(devices))
     data: dict[str, Any] = {
         "status": "completed",
@@ -61,8 +61,8 @@ def _device(server: Server, i: int, known: dict[str, Any]) -> dict[str, Any]:
     return device
 
 
-def _own_devices(table: RankTable) -> list[list[dict[str, Any]]]:
-    """The devices as the source has them, in the order of table.servers, for the keys that only they carry."""
+def _source_devices(table: RankTable) -> list[list[dict[str, Any]]]:
+    """Return the devices of a group_list as the source has them, with unknown keys, in the order of table.servers."""
     groups = table.source.get("group_list")
     if not groups:
         return [[{} for _ in server.ranks] for server in table.servers]
