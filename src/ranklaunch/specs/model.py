@@ -28,58 +28,62 @@ Pairs = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Device:
-    kind: str = text("gpu", "what the ranks compute on", "gpu", "npu", "cpu")
+    kind: str = text("gpu", "accelerator that the ranks compute on", "gpu", "npu", "cpu")
     resource_name: str = text(
-        "", "resource that a node's devices are asked for by; empty: nvidia.com/gpu, huawei.com/Ascend910 or none, by kind",
+        "", "resource name of the devices; empty: nvidia.com/gpu for gpu, huawei.com/Ascend910 for npu, none for cpu",
         pattern=keys.RESOURCE,
     )  # fmt: skip
-    extra: Pairs = pairs("further resources of each pod, name: quantity; requested and limited alike", pattern=keys.RESOURCE)
+    extra: Pairs = pairs("further resources of each pod, as name: quantity; both request and limit", pattern=keys.RESOURCE)
 
 
 @dataclass(frozen=True)
 class Resources:
-    cpu: str = text("", "CPUs that each pod asks for; no limit is set", pattern=keys.QUANTITY)
-    memory: str = text("", "memory that each pod asks for and is limited to; shm counts against it", pattern=keys.MEMORY)
+    cpu: str = text("", "CPU request of each pod; no limit is set", pattern=keys.QUANTITY)
+    memory: str = text("", "memory request and limit of each pod; /dev/shm counts against it", pattern=keys.MEMORY)
 
 
 @dataclass(frozen=True)
 class Image:
     repository: str = text(
         "",
-        "image without tag, such as registry.example.com/team/train; for slurm also a file; required, except for slurm without a container",
+        "image without its tag, such as registry.example.com/team/train, or for slurm an image file; required, except for "
+        "slurm without a container",
     )
     tag: str = text("", "tag of the image", pattern=keys.TAG)
-    digest: str = text("", "digest of the image, before any tag", pattern=keys.DIGEST)
+    digest: str = text("", "digest of the image; takes precedence over the tag", pattern=keys.DIGEST)
     pull_policy: str = text("IfNotPresent", "when the image is pulled", "IfNotPresent", "Always", "Never")
-    pull_secrets: tuple[str, ...] = texts("names of Secrets to pull with", pattern=keys.NAMES)
+    pull_secrets: tuple[str, ...] = texts("names of Secrets with the registry's credentials", pattern=keys.NAMES)
 
 
 @dataclass(frozen=True)
 class Shm:
-    enabled: bool = flag(True, "memory at /dev/shm, for loaders and collectives, in place of the runtime's 64 MiB")
-    size_limit: str = text("", "its size; empty: what the pod's memory allows", pattern=keys.MEMORY)
+    enabled: bool = flag(
+        True, "mount memory at /dev/shm, for data loaders and collectives; the container runtime's own /dev/shm has 64 MiB"
+    )
+    size_limit: str = text("", "size of /dev/shm; empty: as much as the pod's memory allows", pattern=keys.MEMORY)
 
 
 @dataclass(frozen=True)
 class Rdma:
-    resource: str = text("", "resource of RDMA devices, as rdma/hca; adds the capability IPC_LOCK", pattern=keys.RESOURCE)
-    count: int = whole(1, 1, 64, "how many of them each pod asks for")
+    resource: str = text("", "resource name of RDMA devices, such as rdma/hca; adds the capability IPC_LOCK", pattern=keys.RESOURCE)
+    count: int = whole(1, 1, 64, "number of RDMA devices that each pod requests")
 
 
 @dataclass(frozen=True)
 class Network:
-    host_network: bool = flag(False, "use the hosts' network; their ports are then shared by all jobs")
+    host_network: bool = flag(False, "use the host's network; all jobs on a host then share its ports")
     rdma: Rdma = group(Rdma)
-    interface: str = text("", "network interface between nodes, as RANKLAUNCH_INTERFACE", pattern=keys.INTERFACE)
-    master_port: int = whole(0, 0, 65535, "port of the rendezvous, as RANKLAUNCH_MASTER_PORT; 0: the method's own")
-    muster_port: int = whole(0, 0, 65535, "port at which nodes meet, as RANKLAUNCH_MUSTER_PORT; 0: 18889")
-    ssh_port: int = whole(0, 0, 65535, "port of sshd for MPI, as RANKLAUNCH_SSHD_PORT; 0: 36666")
+    interface: str = text("", "network interface between nodes (RANKLAUNCH_INTERFACE)", pattern=keys.INTERFACE)
+    master_port: int = whole(0, 0, 65535, "port of the rendezvous (RANKLAUNCH_MASTER_PORT); 0: the method's default")
+    muster_port: int = whole(0, 0, 65535, "port of the start barrier, the muster (RANKLAUNCH_MUSTER_PORT); 0: 18889")
+    ssh_port: int = whole(0, 0, 65535, "port of sshd for MPI (RANKLAUNCH_SSHD_PORT); 0: 36666")
 
 
 @dataclass(frozen=True)
 class Muster:
     secret_name: str = text(
-        "", "Secret of yours with the key of the muster, under the name secret; empty: the key is an id that the cluster gives the job",
+        "", "name of your Secret with the muster's key, in its entry secret; empty: the key is derived from an id that the cluster "
+        "gives the job",
         pattern=keys.NAMES,
     )  # fmt: skip
 
@@ -87,20 +91,20 @@ class Muster:
 @dataclass(frozen=True)
 class RankTable:
     source: str = text(
-        "none", "who writes the rank table of Ascend devices; cce: the plugin configmap1980, which Huawei's own Volcano alone has, on CCE "
-        "and ModelArts Lite", "none", "ascend-operator", "cce", "file",
+        "none", "writer of the rank table of Ascend devices; cce: the plugin configmap1980, which only Huawei's Volcano has (CCE, "
+        "ModelArts Lite); file: you, on a volume", "none", "ascend-operator", "cce", "file",
     )  # fmt: skip
     config_map_name: str = text(
-        "", "ConfigMap with the table; rings-config-NAME with ascend-operator, which is made; required with cce",
+        "", "ConfigMap with the rank table; ascend-operator: rings-config-NAME, which is made; cce: required",
         pattern=keys.NAMES,
     )  # fmt: skip
     mount_path: str = text(
-        "", "folder of the table, or with source file the file itself, which a volume must bring; empty: "
+        "", "folder in the container for the rank table; with source file: path of the table itself, on a volume; empty: "
         "/user/serverid/devindex/config for ascend-operator, /user/config for cce", pattern=keys.PATH,
     )  # fmt: skip
     label: str = text(
         "",
-        "chip, for the label ring-controller.atlas or .cce; empty: ascend-910b, or ascend-1980 with cce",
+        "chip: value of the label ring-controller.atlas, or ring-controller.cce; empty: ascend-910b, or ascend-1980 with cce",
         pattern=keys.CHIP,
     )
 
@@ -108,31 +112,38 @@ class RankTable:
 @dataclass(frozen=True)
 class Scheduling:
     scheduler_name: str = text(
-        "", "scheduler; empty: volcano for volcano, acjob, and trainjob with a queue, else the cluster's own", pattern=keys.LABEL
+        "",
+        "name of the scheduler; empty: volcano for volcano, acjob, and trainjob with a queue, else the cluster's default",
+        pattern=keys.LABEL,
     )
     queue: str = text(
-        "", "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob); empty: its own, for acjob default", pattern=keys.LABEL
+        "",
+        "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob); empty: the scheduler's default (acjob: the queue default)",
+        pattern=keys.LABEL,
     )
     priority_class: str = text("", "PriorityClass of the pods", pattern=keys.NAMES)
-    min_available: int = whole(0, 0, 1_000_000, "pods without which none starts (volcano, acjob, mpijob); 0: all of them")
+    min_available: int = whole(
+        0, 0, 1_000_000, "size of the gang: pods start only when so many can be placed (volcano, acjob, mpijob); 0: all pods"
+    )
     node_selector: Pairs = pairs("labels that a node must have", pattern=keys.RESOURCE)
-    tolerations: Objects = objects("tolerations, as Kubernetes has them", "Toleration")
-    affinity: Mapping[str, object] = keys.an_object("affinity, as Kubernetes has it", "Affinity")
-    topology: str = text("", "label of nodes within one value of which all pods must stand", pattern=keys.RESOURCE)
-    kueue_queue: str = text("", "Kueue's LocalQueue (job, jobset, trainjob, mpijob)", pattern=keys.LABEL)
+    tolerations: Objects = objects("tolerations of the pods, in Kubernetes' form", "Toleration")
+    affinity: Mapping[str, object] = keys.an_object("affinity of the pods, in Kubernetes' form", "Affinity")
+    topology: str = text("", "node label (such as a rack label): all pods run on nodes with the same value of it", pattern=keys.RESOURCE)
+    kueue_queue: str = text("", "name of Kueue's LocalQueue (job, jobset, trainjob, mpijob)", pattern=keys.LABEL)
 
 
 @dataclass(frozen=True)
 class Restart:
-    max_restarts: int = whole(0, 0, 1000, "how often the whole job is started anew after a failure; 0: never")
-    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 76, 78), 1, 255, "exit codes after which it never is")
+    max_restarts: int = whole(0, 0, 1000, "number of times that the whole job is restarted, with new pods, after a failure; 0: never")
+    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 76, 78), 1, 255, "exit codes after which the whole job is never restarted")
     on_eviction: str = text(
-        "", "what the loss of a pod to the cluster does; restart: the whole job; empty: restart where maxRestarts is above 0",
+        "", "reaction when the cluster takes a pod away (eviction, preemption); restart: restart the whole job; fail: fail the "
+        "job; empty: restart if maxRestarts is above 0",
         "", "restart", "fail",
     )  # fmt: skip
     in_place: int = whole(
-        0, 0, 1_000_000, "how often all ranks start again in the same pods without progress, as RANKLAUNCH_MAX_RESTARTS; maxRestarts makes "
-        "new pods; 0: never",
+        0, 0, 1_000_000, "number of times that all ranks are restarted in the same pods without progress in between "
+        "(RANKLAUNCH_MAX_RESTARTS); 0: never",
     )  # fmt: skip
 
     @property
@@ -144,52 +155,55 @@ class Restart:
 @dataclass(frozen=True)
 class Hang:
     action: str = text(
-        "", "what is done where no rank moves, as RANKLAUNCH_HANG; restart needs inPlace; empty: observe", "", "observe", "stop", "restart",
+        "", "reaction to a hang, in which no rank makes progress (RANKLAUNCH_HANG); restart needs restart.inPlace; empty: "
+        "observe", "", "observe", "stop", "restart",
         "off",
     )  # fmt: skip
-    seconds: int = whole(0, 0, 10_000_000, "seconds without a sign of life until then, as RANKLAUNCH_HANG_S; 0: 300")
+    seconds: int = whole(0, 0, 10_000_000, "seconds without any sign of life before the job counts as hung (RANKLAUNCH_HANG_S); 0: 300")
 
 
 @dataclass(frozen=True)
 class Save:
-    signal: str = text("", "signal by which ranks are asked to save, as RANKLAUNCH_SAVE_SIGNAL; empty: none", "", "USR1", "USR2", "TERM")
-    file: str = text("", "file that is touched where ranks are asked to save, as RANKLAUNCH_SAVE_FILE", pattern=keys.PATH)
+    signal: str = text(
+        "", "signal that asks the ranks to save a checkpoint (RANKLAUNCH_SAVE_SIGNAL); empty: none", "", "USR1", "USR2", "TERM"
+    )
+    file: str = text("", "file that is touched to ask the ranks to save a checkpoint (RANKLAUNCH_SAVE_FILE)", pattern=keys.PATH)
 
 
 @dataclass(frozen=True)
 class Metrics:
-    enabled: bool = flag(False, "each pod serves metrics of the run, and /healthz and /readyz")
+    enabled: bool = flag(False, "serve metrics of the run, /healthz and /readyz in each pod")
     port: int = whole(9400, 1, 65535, "port of the metrics")
-    pod_monitor: bool = flag(False, "make a PodMonitor, by which the Prometheus Operator finds the pods")
+    pod_monitor: bool = flag(False, "make a PodMonitor, so that the Prometheus Operator finds the pods")
     rules: bool = flag(False, "make a PrometheusRule with alerts: hang, slow, restarts, failed")
 
 
 @dataclass(frozen=True)
 class NetworkPolicy:
     enabled: bool = flag(
-        False, "make a NetworkPolicy: pods of the run reach each other by every port, others reach that of the metrics alone"
+        False, "make a NetworkPolicy: pods of the run reach each other on every port, other pods reach only the metrics port"
     )
     metrics_namespaces: tuple[str, ...] = texts("namespaces whose pods may read the metrics; empty: all", pattern=keys.LABEL)
 
 
 @dataclass(frozen=True)
 class Lifecycle:
-    ttl_seconds: int = whole(DAY, 0, 10_000_000, "a finished job is deleted after so long; 0: never")
-    deadline_seconds: int = whole(0, 0, 10_000_000, "the job is ended after so long; 0: never")
-    grace_period_seconds: int = whole(60, 10, 86400, "from SIGTERM to SIGKILL of a pod; RANKLAUNCH_GRACE_S is 5 less")
-    clean_pod_policy: str = text("Running", "pods that are deleted once the job is done (mpijob, acjob)", "Running", "All", "None")
+    ttl_seconds: int = whole(DAY, 0, 10_000_000, "seconds until a finished job is deleted; 0: never")
+    deadline_seconds: int = whole(0, 0, 10_000_000, "time limit of the job in seconds; 0: none")
+    grace_period_seconds: int = whole(60, 10, 86400, "seconds from SIGTERM to SIGKILL of a pod; RANKLAUNCH_GRACE_S is 5 less")
+    clean_pod_policy: str = text("Running", "pods that are deleted when the job ends (mpijob, acjob)", "Running", "All", "None")
 
 
 @dataclass(frozen=True)
 class Security:
-    run_as_user: int = whole(1000, 0, 2_147_483_647, "user id of the container; 0, which is root, drops runAsNonRoot")
-    run_as_group: int = whole(100, -1, 2_147_483_647, "group id of the container; -1: that of the user in the image")
+    run_as_user: int = whole(1000, 0, 2_147_483_647, "user id of the container; 0 (root) sets runAsNonRoot to false")
+    run_as_group: int = whole(100, -1, 2_147_483_647, "group id of the container; -1: the group of the image's user")
     fs_group: int = whole(
-        100, -1, 2_147_483_647, "group that volumes are given to, where their root belongs to another; -1: they stay as they are"
+        100, -1, 2_147_483_647, "group that a volume is changed to if its root folder has another group; -1: volumes stay unchanged"
     )
     read_only_root_filesystem: bool = flag(
         False,
-        "the image's files cannot be changed; /tmp is an emptyDir then, and has the logs, which go with the pod, unless "
+        "make the image's files read-only; /tmp is then an emptyDir with the logs, which are lost with the pod unless "
         "env.RANKLAUNCH_LOG_DIR or envFrom names a volume",
     )
     capabilities: tuple[str, ...] = texts("capabilities to add; all others are dropped", pattern=keys.CAPABILITY)
@@ -199,19 +213,21 @@ class Security:
 class Mpi:
     """Keys for ssh are the run's own."""
 
-    slots: int = whole(0, 0, 4096, "ranks of each node (mpijob); 0: devicesPerNode")
-    launcher_as_worker: bool = flag(True, "the launcher is a node with ranks; false: a pod without devices beside the nodes (mpijob)")
+    slots: int = whole(0, 0, 4096, "ranks on each node (mpijob); 0: devicesPerNode")
+    launcher_as_worker: bool = flag(
+        True, "the launcher is node 0 and has ranks; false: the launcher is an extra pod without devices (mpijob)"
+    )
 
 
 @dataclass(frozen=True)
 class Tf:
-    ps: int = whole(0, 0, 10_000, "parameter servers, beside nodes workers (volcano); needs mode tensorflow")
+    ps: int = whole(0, 0, 10_000, "number of parameter servers; nodes is the number of workers (volcano); needs mode tensorflow")
 
 
 @dataclass(frozen=True)
 class Trainer:
-    runtime: str = text("", "name of a (Cluster)TrainingRuntime that is there; empty: one is made for this job", pattern=keys.LABEL)
-    runtime_kind: str = text("TrainingRuntime", "its kind", "TrainingRuntime", "ClusterTrainingRuntime")
+    runtime: str = text("", "name of an existing (Cluster)TrainingRuntime; empty: one is made for this job", pattern=keys.LABEL)
+    runtime_kind: str = text("TrainingRuntime", "kind of trainer.runtime", "TrainingRuntime", "ClusterTrainingRuntime")
 
 
 @dataclass(frozen=True)
@@ -222,17 +238,15 @@ class ModelArts:
     pool_id: str = text("", "dedicated resource pool")
     workspace_id: str = text("", "workspace")
     code_dir: str = text("", "OBS folder with the code, such as /bucket/code/", pattern=r"(?:obs:/)?/[^\0]*/")
-    local_code_dir: str = text("", "where the code is put, below /home", pattern=r"/home/[^\0]+")
-    inputs: Objects = objects("data that is copied in: name, obsUrl, and as an option localDir")
-    outputs: Objects = objects("folders that are copied out: name, obsUrl, and as an option localDir")
+    local_code_dir: str = text("", "folder in the container that the code is copied to, below /home", pattern=r"/home/[^\0]+")
+    inputs: Objects = objects("data that is copied from OBS: name, obsUrl, and optionally localDir")
+    outputs: Objects = objects("folders that are copied to OBS: name, obsUrl, and optionally localDir")
     log_url: str = text("", "OBS folder for logs, such as /bucket/log/", pattern=r"(?:obs:/)?/[^\0]*/")
     priority: int = whole(0, 0, 3, "1 to 3; 0: the platform's default")
-    hang_retry: bool = flag(False, "ModelArts runs the boot command again in the same containers where it takes the job for hung")
-    unconditional_retry: bool = flag(False, "ModelArts starts the job anew after any exit code but 0")
-    volumes: Objects = objects("volumes, as the API has them: nfs, pfs or obs")
-    setup: tuple[str, ...] = texts(
-        "lines of the boot command before ranklaunch, as the shell takes them, such as source /usr/local/Ascend/cann/set_env.sh"
-    )
+    hang_retry: bool = flag(False, "ModelArts runs the boot command again in the same containers if it detects a hang")
+    unconditional_retry: bool = flag(False, "ModelArts restarts the job after any exit code except 0")
+    volumes: Objects = objects("volumes, in the API's form: nfs, pfs or obs")
+    setup: tuple[str, ...] = texts("shell lines of the boot command before ranklaunch, such as source /usr/local/Ascend/cann/set_env.sh")
 
 
 @dataclass(frozen=True)
@@ -242,18 +256,21 @@ class Slurm:
     partition: str = text("", "partition", pattern=r"[A-Za-z0-9_.,+-]+")
     account: str = text("", "account", pattern=r"[A-Za-z0-9_.-]+")
     qos: str = text("", "quality of service", pattern=r"[A-Za-z0-9_.,-]+")
-    devices: str = text("", "how devices are asked for; empty: gpus-per-node for gpu, else gres", "", "gpus-per-node", "gres", "none")
-    container: str = text("none", "how the image is used; none: the program runs on the host", "none", "pyxis", "apptainer")
+    devices: str = text(
+        "", "option of sbatch that requests devices; empty: gpus-per-node for gpu, else gres", "", "gpus-per-node", "gres", "none"
+    )
+    container: str = text("none", "tool that runs the image; none: the program runs on the host", "none", "pyxis", "apptainer")
     time: str = text(
         "",
-        "time limit of each start, as sbatch --time has it (90, 12:00:00, 2-00:00:00); SIGTERM comes lifecycle.gracePeriodSeconds before",
+        "time limit of each start, in the form of sbatch --time (90, 12:00:00, 2-00:00:00); SIGTERM comes "
+        "lifecycle.gracePeriodSeconds before the limit",
     )
     save_before: int = whole(
-        0, 0, 65535, "seconds before the time limit at which the script has all ranks save, stops them and requeues the job; 0: never; "
-        "in place of SIGTERM",
+        0, 0, 65535, "seconds before the time limit at which the script lets all ranks save, stops them and requeues the job, instead of "
+        "SIGTERM; 0: never",
     )  # fmt: skip
-    output: str = text("", "file of the job's output, as sbatch --output has it (logs/%x-%j.out); its folder must be there")
-    setup: tuple[str, ...] = texts("lines of the script before srun, as the shell takes them, such as module load cuda")
+    output: str = text("", "file of the job's output, in the form of sbatch --output (logs/%x-%j.out); its folder must exist")
+    setup: tuple[str, ...] = texts("shell lines of the script before srun, such as module load cuda")
     srun_options: tuple[str, ...] = texts("further options of srun, such as --mpi=none", pattern=keys.OPTION)
     directives: tuple[str, ...] = texts("further options of sbatch, such as --exclusive", pattern=keys.OPTION)
 
@@ -270,16 +287,16 @@ class Cloud:
     """Of sky, dstack, aws_batch and azureml alone; the chart has none of these."""
 
     accelerator: str = text("", "kind of GPU, such as H100 (sky, dstack)", pattern=r"[A-Za-z0-9_.-]+")
-    infra: str = text("", "where nodes come from, such as aws/us-east-1 (sky)", pattern=r"[A-Za-z0-9_./*-]+")
-    spot: bool = flag(False, "take machines that may be taken away again (sky, dstack)")
-    fleets: tuple[str, ...] = texts("names of fleets, whose placement is cluster for several nodes (dstack)", pattern=keys.LABEL)
+    infra: str = text("", "cloud and region of the nodes, such as aws/us-east-1 (sky)", pattern=r"[A-Za-z0-9_./*-]+")
+    spot: bool = flag(False, "use spot machines, which the cloud may take back (sky, dstack)")
+    fleets: tuple[str, ...] = texts("names of fleets; for several nodes, fleets with placement: cluster (dstack)", pattern=keys.LABEL)
     instance_type: str = text("", "type of instance, such as p5.48xlarge (aws_batch)", pattern=r"[A-Za-z0-9_.-]+")
     role: str = text("", "ARN of the role of the containers (aws_batch)", pattern=keys.ARN)
-    execution_role: str = text("", "ARN of the role that starts them, which secrets need (aws_batch)", pattern=keys.ARN)
-    compute: str = text("", "cluster, such as azureml:gpu-cluster (azureml)")
-    code: str = text("", "folder on this machine that is brought to the nodes (sky: workdir, azureml: code)")
+    execution_role: str = text("", "ARN of the role that starts the containers; needed for secrets (aws_batch)", pattern=keys.ARN)
+    compute: str = text("", "compute cluster, such as azureml:gpu-cluster (azureml)")
+    code: str = text("", "folder on this machine that is copied to the nodes (sky: workdir, azureml: code)")
     secrets: Pairs = pairs(
-        "environment from secrets, NAME: what they are called there (dstack: the secret; aws_batch: its ARN; sky: empty, given at launch)",
+        "environment from secrets, as NAME: secret (dstack: its name; aws_batch: its ARN; sky: empty, set at launch)",
         pattern=keys.VARIABLE,
     )  # fmt: skip
 
@@ -290,38 +307,45 @@ class Batch:
 
     queue: str = text("", "queue")
     account: str = text("", "project or account that pays: bsub -P, qsub -A, flux --bank")
-    output: str = text("", "file of the job's output, as the system has it")
-    setup: tuple[str, ...] = texts("lines of the script before the start, as the shell takes them, such as module load cuda")
+    output: str = text("", "file of the job's output, in the batch system's form")
+    setup: tuple[str, ...] = texts("shell lines of the script before the start, such as module load cuda")
     directives: tuple[str, ...] = texts("further options of bsub, qsub or flux batch, such as -x, -l place=excl or --requires=gpu")
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    engine: str = text("volcano", "what runs the job; ranklaunch spec KIND overrides it, and has further kinds", *KINDS)
-    name: str = text("", "name of the job; in the chart empty: that of the release")
-    namespace: str = text("", "namespace; the chart takes that of the release", pattern=keys.LABEL)
-    mode: str = text("auto", "how ranks are started, as RANKLAUNCH_METHOD; auto: by what is there, mpirun with mpijob", *METHODS)
+    engine: str = text("volcano", "system that runs the job; ranklaunch spec KIND overrides this value, and has further kinds", *KINDS)
+    name: str = text("", "name of the job; empty in the chart: the release's name")
+    namespace: str = text("", "namespace; the chart uses the release's", pattern=keys.LABEL)
+    mode: str = text("auto", "launch method (RANKLAUNCH_METHOD); auto: detected in the container, mpirun with mpijob", *METHODS)
     nodes: int = whole(1, 1, 100_000, "number of nodes; one pod each")
-    devices_per_node: int = whole(1, 0, 1024, "devices of each node, and ranks on it; with cpu ranks alone, 0: one")
+    devices_per_node: int = whole(
+        1, 0, 1024, "devices of each node, and number of its ranks; with device.kind cpu, number of ranks alone (0: one)"
+    )
     device: Device = group(Device)
     resources: Resources = group(Resources)
     image: Image = group(Image)
-    script: str = text("", "program: a .py or .sh file or an executable, as it is called in the container; this or module is required")
-    module: str = text("", "Python module in place of script, as by python -m", pattern=keys.MODULE)
+    script: str = text("", "program: a .py or .sh file or an executable, by its path in the container; script or module is required")
+    module: str = text("", "Python module that runs instead of script, as with python -m", pattern=keys.MODULE)
     args: tuple[str, ...] = texts("arguments of the program")
-    env: Pairs = pairs("environment, name: string", pattern=keys.VARIABLE)
-    env_from: Objects = objects("ConfigMaps and Secrets that become environment, as Kubernetes' envFrom", "EnvFromSource")
-    extra_env: Objects = objects("further environment, as Kubernetes' env: with valueFrom, and with $(NAME) for another", "EnvVar")
-    working_dir: str = text("", "folder that the program starts in; empty: the image's", pattern=keys.PATH)
-    volumes: Objects = objects("volumes of the pods, as Kubernetes has them", "Volume")
-    volume_mounts: Objects = objects("where they are mounted, as Kubernetes has it", "VolumeMount")
-    init_containers: Objects = objects("containers that end before the program starts, as Kubernetes has them", "Container")
+    env: Pairs = pairs("environment variables, as name: string", pattern=keys.VARIABLE)
+    env_from: Objects = objects(
+        "ConfigMaps and Secrets that become environment variables, in the form of Kubernetes' envFrom", "EnvFromSource"
+    )
+    extra_env: Objects = objects(
+        "further environment variables, in the form of Kubernetes' env: with valueFrom, and with $(NAME) for another variable", "EnvVar"
+    )
+    working_dir: str = text("", "working directory of the program; empty: the image's", pattern=keys.PATH)
+    volumes: Objects = objects("volumes of the pods, in Kubernetes' form", "Volume")
+    volume_mounts: Objects = objects("mounts of volumes in the program's container, in Kubernetes' form", "VolumeMount")
+    init_containers: Objects = objects("containers that end before the program starts, in Kubernetes' form", "Container")
     extra_containers: Objects = objects(
-        "containers beside the program, as Kubernetes has them; as sidecars, which start before it and end after it (not acjob)",
+        "containers beside the program, in Kubernetes' form; they become sidecars, which start before the program and end "
+        "after it (not acjob)",
         "Container",
     )
     pod_template: Mapping[str, object] = keys.an_object(
-        "further fields of the pods' spec, as Kubernetes has them: dnsConfig, dnsPolicy, hostAliases, hostIPC, hostPID, hostUsers, "
+        "further fields of the pods' spec, in Kubernetes' form: dnsConfig, dnsPolicy, hostAliases, hostIPC, hostPID, hostUsers, "
         "nodeName, preemptionPolicy, runtimeClassName, schedulingGates, securityContext, shareProcessNamespace, topologySpreadConstraints",
         "PodTemplate",
     )
@@ -342,8 +366,8 @@ class JobSpec:
     trainer: Trainer = group(Trainer)
     service_account_name: str = text("", "ServiceAccount of the pods; its token is never mounted", pattern=keys.NAMES)
     name_suffix: str = text(
-        "", "chart only. values: a digest of the values follows the name, so that an upgrade with others is a new run; revision: the "
-        "release's revision, so that every upgrade is one", "", "values", "revision",
+        "", "suffix of the name, chart only. values: a digest of the values, so that an upgrade with other values is a new run; "
+        "revision: the release's revision, so that every upgrade is a new run", "", "values", "revision",
     )  # fmt: skip
     labels: Pairs = pairs("further labels of all objects and pods", pattern=keys.RESOURCE)
     annotations: Pairs = pairs("further annotations of all objects and pods", pattern=keys.RESOURCE)
