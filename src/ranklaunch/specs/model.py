@@ -1,4 +1,4 @@
-"""The specification of a job: what every engine's own form is made from. Its keys are those of the Helm chart's values."""
+"""The specification of a job, from which the form of each engine is made. The Helm chart's values have the same keys."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ranklaunch.specs.keys import flag, group, objects, pairs, text, texts, whol
 
 OF_KUBERNETES = ("volcano", "jobset", "job", "trainjob", "mpijob", "acjob")
 OF_CLOUDS = ("sky", "dstack", "azureml", "aws_batch")
-BY_SCRIPT = ("lsf", "pbs", "flux")  # beside slurm, which has values of its own
+BY_SCRIPT = ("lsf", "pbs", "flux")  # batch systems with the values `batch`; slurm has values of its own
 KINDS = ("modelarts", *OF_KUBERNETES, "slurm", *OF_CLOUDS, *BY_SCRIPT)
-# What `mode` may be, the chart's word for the method.
+# Legal values of `mode`, the method.
 METHODS = (
     "auto", "ranktable", "torchrun", "msrun", "pytorch", "tensorflow", "mpirun", "deepspeed", "accelerate", "megatron", "jax", "ray",
     "spawn", "plain", "mpi", "horovod",
@@ -148,7 +148,7 @@ class Restart:
 
     @property
     def after_eviction(self) -> bool:
-        """Whether the whole job is then started anew."""
+        """True if the whole job restarts after an eviction."""
         return bool(self.max_restarts) and self.on_eviction != "fail"
 
 
@@ -211,7 +211,7 @@ class Security:
 
 @dataclass(frozen=True)
 class Mpi:
-    """Keys for ssh are the run's own."""
+    """Settings for MPI. The SSH keys are made for each run."""
 
     slots: int = whole(0, 0, 4096, "ranks on each node (mpijob); 0: devicesPerNode")
     launcher_as_worker: bool = flag(
@@ -232,42 +232,40 @@ class Trainer:
 
 @dataclass(frozen=True)
 class ModelArts:
-    """Of modelarts alone; the chart has none of these."""
+    """Values of kind modelarts; not in the chart."""
 
-    flavor: str = text("", "flavor id; empty: that of a dedicated pool with devicesPerNode devices")
+    flavor: str = text("", "flavor id; empty: the flavor of a dedicated pool with devicesPerNode devices")
     pool_id: str = text("", "dedicated resource pool")
     workspace_id: str = text("", "workspace")
     code_dir: str = text("", "OBS folder with the code, such as /bucket/code/", pattern=r"(?:obs:/)?/[^\0]*/")
-    local_code_dir: str = text("", "folder in the container that the code is copied to, below /home", pattern=r"/home/[^\0]+")
-    inputs: Objects = objects("data that is copied from OBS: name, obsUrl, and optionally localDir")
-    outputs: Objects = objects("folders that are copied to OBS: name, obsUrl, and optionally localDir")
+    local_code_dir: str = text("", "folder of the code in the container, below /home", pattern=r"/home/[^\0]+")
+    inputs: Objects = objects("folders to copy into the container: name, obsUrl, optionally localDir")
+    outputs: Objects = objects("folders to copy out of the container: name, obsUrl, optionally localDir")
     log_url: str = text("", "OBS folder for logs, such as /bucket/log/", pattern=r"(?:obs:/)?/[^\0]*/")
     priority: int = whole(0, 0, 3, "1 to 3; 0: the platform's default")
-    hang_retry: bool = flag(False, "ModelArts runs the boot command again in the same containers if it detects a hang")
-    unconditional_retry: bool = flag(False, "ModelArts restarts the job after any exit code except 0")
-    volumes: Objects = objects("volumes, in the API's form: nfs, pfs or obs")
+    hang_retry: bool = flag(False, "ModelArts runs the boot command again in the same containers if it considers the job hung")
+    unconditional_retry: bool = flag(False, "ModelArts restarts the job after any exit code but 0")
+    volumes: Objects = objects("volumes, in the form of the API: nfs, pfs or obs")
     setup: tuple[str, ...] = texts("shell lines of the boot command before ranklaunch, such as source /usr/local/Ascend/cann/set_env.sh")
 
 
 @dataclass(frozen=True)
 class Slurm:
-    """Of slurm alone; the chart has none of these."""
+    """Values of kind slurm; not in the chart."""
 
     partition: str = text("", "partition", pattern=r"[A-Za-z0-9_.,+-]+")
     account: str = text("", "account", pattern=r"[A-Za-z0-9_.-]+")
     qos: str = text("", "quality of service", pattern=r"[A-Za-z0-9_.,-]+")
-    devices: str = text(
-        "", "option of sbatch that requests devices; empty: gpus-per-node for gpu, else gres", "", "gpus-per-node", "gres", "none"
-    )
-    container: str = text("none", "tool that runs the image; none: the program runs on the host", "none", "pyxis", "apptainer")
+    devices: str = text("", "option that requests devices; empty: gpus-per-node for gpu, else gres", "", "gpus-per-node", "gres", "none")
+    container: str = text("none", "container tool for the image; none: the program runs on the host", "none", "pyxis", "apptainer")
     time: str = text(
         "",
-        "time limit of each start, in the form of sbatch --time (90, 12:00:00, 2-00:00:00); SIGTERM comes "
-        "lifecycle.gracePeriodSeconds before the limit",
+        "time limit of each start, in the form of sbatch --time (90, 12:00:00, 2-00:00:00); SIGTERM comes lifecycle.gracePeriodSeconds "
+        "before",
     )
     save_before: int = whole(
-        0, 0, 65535, "seconds before the time limit at which the script lets all ranks save, stops them and requeues the job, instead of "
-        "SIGTERM; 0: never",
+        0, 0, 65535, "seconds before the time limit at which the script asks all ranks to save, stops them and requeues the job, in place "
+        "of SIGTERM; 0: never",
     )  # fmt: skip
     output: str = text("", "file of the job's output, in the form of sbatch --output (logs/%x-%j.out); its folder must exist")
     setup: tuple[str, ...] = texts("shell lines of the script before srun, such as module load cuda")
@@ -276,7 +274,7 @@ class Slurm:
 
     @property
     def time_limit(self) -> str:
-        """Time limit of sbatch, from `time` or from --time in `directives`; empty without one."""
+        """Time limit for sbatch, from `time` or from --time in `directives`; empty without a limit."""
         by_directive = (each.partition("=")[2] for each in self.directives if each.startswith("--time="))
         limit = self.time or next(by_directive, "")
         return "" if limit.lower() in UNLIMITED else limit
@@ -284,30 +282,30 @@ class Slurm:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Of sky, dstack, aws_batch and azureml alone; the chart has none of these."""
+    """Values of kinds sky, dstack, aws_batch and azureml; not in the chart."""
 
     accelerator: str = text("", "kind of GPU, such as H100 (sky, dstack)", pattern=r"[A-Za-z0-9_.-]+")
     infra: str = text("", "cloud and region of the nodes, such as aws/us-east-1 (sky)", pattern=r"[A-Za-z0-9_./*-]+")
-    spot: bool = flag(False, "use spot machines, which the cloud may take back (sky, dstack)")
-    fleets: tuple[str, ...] = texts("names of fleets; for several nodes, fleets with placement: cluster (dstack)", pattern=keys.LABEL)
+    spot: bool = flag(False, "use spot machines, which the cloud may take away (sky, dstack)")
+    fleets: tuple[str, ...] = texts("names of fleets (dstack); several nodes need a fleet with placement cluster", pattern=keys.LABEL)
     instance_type: str = text("", "type of instance, such as p5.48xlarge (aws_batch)", pattern=r"[A-Za-z0-9_.-]+")
     role: str = text("", "ARN of the role of the containers (aws_batch)", pattern=keys.ARN)
-    execution_role: str = text("", "ARN of the role that starts the containers; needed for secrets (aws_batch)", pattern=keys.ARN)
-    compute: str = text("", "compute cluster, such as azureml:gpu-cluster (azureml)")
-    code: str = text("", "folder on this machine that is copied to the nodes (sky: workdir, azureml: code)")
+    execution_role: str = text("", "ARN of the role that starts the containers; required for secrets (aws_batch)", pattern=keys.ARN)
+    compute: str = text("", "cluster, such as azureml:gpu-cluster (azureml)")
+    code: str = text("", "folder on this machine to copy to the nodes (sky: workdir, azureml: code)")
     secrets: Pairs = pairs(
-        "environment from secrets, as NAME: secret (dstack: its name; aws_batch: its ARN; sky: empty, set at launch)",
+        "variables from secrets, NAME: secret on the platform (dstack: its name; aws_batch: its ARN; sky: empty, given at launch)",
         pattern=keys.VARIABLE,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Of lsf, pbs and flux alone; the chart has none of these."""
+    """Values of kinds lsf, pbs and flux; not in the chart."""
 
     queue: str = text("", "queue")
     account: str = text("", "project or account that pays: bsub -P, qsub -A, flux --bank")
-    output: str = text("", "file of the job's output, in the batch system's form")
+    output: str = text("", "file of the job's output, in the form of the batch system")
     setup: tuple[str, ...] = texts("shell lines of the script before the start, such as module load cuda")
     directives: tuple[str, ...] = texts("further options of bsub, qsub or flux batch, such as -x, -l place=excl or --requires=gpu")
 
