@@ -10,10 +10,10 @@ WORKERS ?= 6
 
 VENV := .venv/bin
 
-# Where it is set, each of a test run's thousands of starts would compile what it imports.
+# With it, each of a test run's thousands of processes would compile its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# METHOD: its example, and where that is not digits.pt, what its checkpoint is called.
+# The example of each METHOD, and the name of its checkpoint if that is not digits.pt.
 EXAMPLE_spawn      := examples/ddp_digits.py
 EXAMPLE_torchrun   := examples/ddp_digits.py
 EXAMPLE_ranktable  := examples/ddp_digits.py
@@ -36,23 +36,23 @@ CHECKPOINT_tensorflow := digits
 CHECKPOINT_jax        := digits.npz
 CHECKPOINT_ray        := digits.npz
 
-# The model cut in pieces, one for each rank of a node.
+# Tensor parallelism over the ranks of a node.
 OPTIONS_megatron := --tp $(SLOTS)
 
-# plain tells the program nothing of other nodes. msrun starts its scheduler wherever the address of node 0 is: on each of the nodes, where
-# one machine plays them.
+# plain passes nothing about other nodes to the program. msrun starts a scheduler on every node that has node 0's address: with simulated
+# nodes on one machine, on all of them.
 NODES_plain := 1
 NODES_msrun := 1
 
 METHODS := $(patsubst EXAMPLE_%,%,$(filter EXAMPLE_%,$(.VARIABLES)))
-# Of these, each needs more than PyTorch: what the extra of its name in pyproject.toml has.
+# Methods that need more than PyTorch: the extra of the same name in pyproject.toml.
 WITH_EXTRA := accelerate deepspeed jax mpirun msrun ray tensorflow
 
 EXAMPLE    := $(or $(EXAMPLE_$(METHOD)),$(error METHOD=$(METHOD): make run knows $(sort $(METHODS))))
 CHECKPOINT := $(or $(CHECKPOINT_$(METHOD)),digits.pt)
 RUN        := runs/$(METHOD)
 
-# What belongs to the repository; CONTRIBUTING.md says what is in the folders. What else git tracks there got there by mistake.
+# Top of the repository: lint fails if git tracks anything else there. CONTRIBUTING.md explains the folders.
 TREE  := .ci .github LICENSES adapters benchmarks catalogue charts containers docs entrypoints examples src templates testbench tests tools
 FILES := .gitignore .pre-commit-config.yaml CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md SECURITY.md pyproject.toml
 
@@ -63,19 +63,19 @@ AT_THE_TOP := $(subst $(empty) $(empty),|,$(subst .,\.,$(TREE) $(FILES)))
 .NOTPARALLEL:  # one pip at a time
 .PHONY: help venv environment run test test-adapters test-launchers tables bench test-charts lint docs dist golden corpus mutations generate hosts pythons test-pythons
 
-help: ## say what can be made
+help: ## list the targets
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
 	@echo "Settings: METHOD=$(METHOD) (or another of $(sort $(METHODS))),"
 	@echo "  NODES=$(NODES), SLOTS=$(SLOTS), EPOCHS=$(EPOCHS), N=$(N), WORKERS=$(WORKERS), PYTHON=$(PYTHON)"
 
 venv: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .venv/.installed-lint
-venv: ## put into .venv what the tests and lint need, and run nothing
+venv: ## install into .venv what tests and lint need, and run nothing
 
-# What `.ci/run` needs, by one pip: each for itself works for eight seconds before it installs anything.
+# All that `.ci/run` needs, by one pip: each call of pip takes eight seconds before it installs anything.
 EXTRAS := examples test rules lint docs charts launchers
 comma  := ,
 space  := $(subst ,, )
-environment: .venv/.installed-environment ## put into .venv what every target here needs but bench, three minutes and 5 GB
+environment: .venv/.installed-environment ## install into .venv what all targets need except bench; three minutes, 5 GB
 
 .venv/.installed-environment: pyproject.toml | .venv/bin/pip
 	@echo "installing ranklaunch[$(subst $(space),$(comma),$(EXTRAS))] into .venv"
@@ -85,33 +85,33 @@ environment: .venv/.installed-environment ## put into .venv what every target he
 	@touch .venv/.installed-launchers $@
 
 run: .venv/.installed-examples $(patsubst %,.venv/.installed-%,$(filter $(METHOD),$(WITH_EXTRA)))
-run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second time goes on from the checkpoint
+run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second run resumes from the checkpoint
 	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/ranklaunch simulate --nodes $(NODES) --slots $(SLOTS) --method $(METHOD) $(OPTIONS_$(METHOD)) \
 	  --python $(VENV)/python --log-dir $(RUN)/logs -- $(EXAMPLE) --epochs $(EPOCHS) --checkpoint $(RUN)/$(CHECKPOINT)
 	@echo "checkpoint: $(RUN)/$(CHECKPOINT)"
 
-# Most tests wait most of the time, so WORKERS of them run at once on two cores.
+# Most tests mostly wait, so WORKERS of them run at once on two cores.
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
-# Folders that have none of these tests are not even read: each worker would read them anew.
+# Folders without such tests are not collected: each worker would read them.
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
 	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs and not table" $(WITHOUT)
 WITHOUT := $(patsubst %,--ignore=tests/%,charts cluster launchers test_guide.py test_benchmark_sections.py test_site.py)
 
-test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
+test-adapters: .venv/.installed-test ## run the first tests for a new launcher or platform, half a minute
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
 ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/adapters/test_rows.py tests/adapters/test_signs.py tests/render/test_render.py tests/test_docs.py tests/test_golden.py
 
 test-launchers: WORKERS = 5
 tables: WORKERS = 3
 test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
-test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
+test-launchers: ## run the other tests: real launchers, and failures on several hosts (CONTRIBUTING.md has what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table" $(WITH_LAUNCHERS)
 WITH_LAUNCHERS := tests/cluster tests/containers tests/control tests/evidence tests/launchers tests/muster tests/placement \
   tests/processes tests/rankside tests/report tests/restarts tests/supervise tests/tune \
   tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_dist.py tests/test_guide.py tests/test_site.py tests/test_stranger.py
 
-tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
+tables: ## run all cases of failures and launchers (CI runs one of each kind) and write docs/tables.md; an hour. K=mpirun: a part
 	@mkdir -p build
 	@$(VENV)/python tools/tables.py --cases >build/tables.txt
 	@rm -f build/hangs.jsonl
@@ -119,10 +119,10 @@ tables: ## run the whole tables of failures and launchers, of which CI runs a ca
 	ended=$$?; $(VENV)/python tools/tables.py build/tables.xml; $(VENV)/python tools/scripts_table.py build/tables.xml; $(VENV)/python tools/hang_table.py build/hangs.jsonl; exit $$ended
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
-bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
+bench: ## measure against other launchers, an hour. QUICK=1: small, once. ONLY=start,failure: some sections
 	$(VENV)/python -m benchmarks.bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
 
-test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
+test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and validate the results
 	@$(VENV)/python tools/crds.py --hint
 	$(PYTEST) -m "charts or specs" tests/charts tests/specs
 
@@ -132,24 +132,24 @@ lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Py
 	$(VENV)/mypy
 	shellcheck --exclude=SC1091 .ci/run $(shell find . -path './.?*' -prune -o -name '*.sh' -print)
 	$(VENV)/actionlint .github/workflows/*.yml
-	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
+	@[ -x $(VENV)/zizmor ] || { echo "lint: zizmor needs a .venv of Python 3.11 or newer, so workflows were not checked; remove .venv, then make lint PYTHON=python3.11" >&2; exit 1; }
 	$(VENV)/zizmor --offline --no-progress .github
-	@! git ls-files | grep -Ev '^($(AT_THE_TOP))(/|$$)' || { echo "these stand at the top of the repository, and neither TREE nor FILES names them" >&2; exit 1; }
+	@! git ls-files | grep -Ev '^($(AT_THE_TOP))(/|$$)' || { echo "lint: the entries above are at the top of the repository; remove them, or add them to TREE or FILES in the Makefile" >&2; exit 1; }
 
 dist: .venv/.installed-test ## build wheel and source distribution into dist/, compare two builds, and install them by pip, pipx and uv; TAG=v0.2.0: as a release
 	$(VENV)/python tools/dist.py $${TAG:+--tag "$$TAG"}
 
-golden: .venv/.installed-test ## write the golden files anew: read their diff before you commit it
+golden: .venv/.installed-test ## rewrite the golden files; read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
 
-corpus: .venv/.installed-test ## say how often the known errors are right on the outputs in tests/corpus
+corpus: .venv/.installed-test ## print how often the known errors are right on the outputs in tests/corpus
 	$(VENV)/python tools/corpus.py
 
-mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
+mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and check that a test fails
 	$(VENV)/python tools/mutations.py
 
 generate: .venv/.installed-test .venv/.installed-rules .venv/.installed-charts
-generate: ## write anew what is made from tables: pages, schemas, the chart's values, examples for platforms, patterns of secrets, known errors
+generate: ## rewrite generated files: pages, schemas, the charts' values, examples for platforms, patterns of secrets, known errors
 	$(VENV)/python tools/known_errors.py
 	$(VENV)/python tools/starters.py
 	$(VENV)/python tools/platforms.py
@@ -174,7 +174,7 @@ hosts: ## start N hosts on this machine, show how to enter them and a job over a
 	@$(VENV)/python -m pip install -q --no-compile -e '.[$*]'
 	@touch $@
 
-# Neither is in an extra: DeepSpeed must see the PyTorch that is there, Horovod must be built for it.
+# In no extra: DeepSpeed must see the installed PyTorch, and Horovod must be built for it.
 DEEPSPEED := deepspeed==0.19.8
 
 .venv/.installed-deepspeed: Makefile .venv/.installed-examples
@@ -189,9 +189,9 @@ DEEPSPEED := deepspeed==0.19.8
 
 .venv/.installed-launchers: .venv/.installed-examples .venv/.installed-deepspeed
 
-# $(call make-venv,PYTHON,FOLDER). Debian and Ubuntu have venv in a package of its own: root, in a container mostly, gets it
-# and others are told. Before 23.3, pip takes three times as long to choose versions; before 21.3, it cannot install an editable project
-# that has no setup.py.
+# $(call make-venv,PYTHON,FOLDER). Debian and Ubuntu have venv in a separate package: root (mostly in a container) installs it, other users
+# get the command. Before 23.3, pip takes three times as long to choose versions; before 21.3, it cannot install an editable project without
+# setup.py.
 define make-venv
 set -e; if ! $(1) -c 'import ensurepip, venv' 2>/dev/null; then \
   package=$$($(1) -c 'import sys; print("python3.%d-venv" % sys.version_info[1])'); \
@@ -201,7 +201,7 @@ set -e; if ! $(1) -c 'import ensurepip, venv' 2>/dev/null; then \
 $(1) -m venv $(2); $(2)/bin/python -m pip install -q 'pip>=23.3'
 endef
 
-# The other Pythons of this machine, in .venv-3.N each. They have no PyTorch, so nothing is trained there.
+# Other Pythons of this machine, each with its .venv-3.N. They have no PyTorch, so no example is trained.
 MINORS := 9 10 11 12 13 14
 SITE := build/site
 docs: .venv/.installed-docs ## build the site of the documentation in build/site, and check its links
@@ -209,23 +209,22 @@ docs: .venv/.installed-docs ## build the site of the documentation in build/site
 	$(VENV)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env --conf-dir docs . $(SITE)
 	$(VENV)/python tools/check_site.py $(SITE)
 
-# A name on PATH may be a shim for a version that is not active: only what answers counts.
+# A name on PATH may be a shim of an inactive version: only a Python that runs counts.
 find-python = $(firstword $(foreach python,python3.$(1) $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python3.$(1)),\
   $(shell $(python) -c 'import sys; print(sys.executable)' 2>/dev/null)))
 OWN_MINOR = $(shell $(PYTHON) -c 'import sys; print(sys.version_info[1])')
 OTHERS = $(foreach minor,$(filter-out $(OWN_MINOR),$(MINORS)),$(if $(call find-python,$(minor)),3.$(minor)))
 
-pythons: ## list the other Pythons found on this machine
+pythons: ## list the other Pythons of this machine
 	@echo $(OTHERS)
 
 test-pythons: ## run the tests on each of them
 	@set -e; for version in $(OTHERS); do $(MAKE) --no-print-directory test-$$version; done
 
-# What another Python can change is what it does not have, and what it does otherwise; both are seen wherever a line runs. So every line
-# runs there, but not again with other values. Left out is what --other-python leaves out (tests/conftest.py): what is marked one_python, as
-# texts that take long, and of each test that starts processes all cases but the first. So are whole files: of what is the same text or
-# runs on one Python only (pages, workflows, Dockerfiles, sources; the test bench, its rules and benchmarks), of what shells do with
-# signals, and those that try hundreds of values on what others have tried with one.
+# Another Python may lack a feature or behave differently; both show wherever a line runs. So every line runs there, but not with many
+# values. --other-python (tests/conftest.py) skips tests marked one_python, and all cases but the first of each test that starts processes.
+# Whole files are skipped too: tests of texts or of code for one Python only (pages, workflows, Dockerfiles, sources, the test bench,
+# benchmarks), of signals in shells, and tests that try hundreds of values on code that another test covers.
 ON_ONE_PYTHON := --other-python $(patsubst %,--ignore=tests/%,cluster containers test_architecture.py test_benchmarks.py test_conftest.py \
   test_dist.py test_docs.py test_workflows.py supervise/test_shells.py \
   test_any_environment.py catalogue/test_corpus.py ranktable/test_ranktable_properties.py muster/test_any_order.py specs/test_spec_fuzz.py)
@@ -236,7 +235,7 @@ test-3.%: .venv-3.%/.installed ## run the tests on one of them
 	  -m "not training and not chaos and not launchers and not guide and not charts and not specs and not table"
 
 .venv-3.%/.installed: pyproject.toml
-	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }
+	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv: install it" >&2; exit 1; }
 	@[ -x .venv-3.$*/bin/pip ] || { $(call make-venv,$(call find-python,$*),.venv-3.$*); }
 	@echo "installing ranklaunch[test,rules] into .venv-3.$*"
 	@.venv-3.$*/bin/python -m pip install -q --no-compile -e '.[test,rules]'

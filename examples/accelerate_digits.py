@@ -2,11 +2,11 @@
 
     ranklaunch simulate --nodes 2 --slots 2 --method accelerate -- examples/accelerate_digits.py --checkpoint digits
 
-The Accelerator finds out who it is from what `accelerate launch` tells it, and puts the process group, the devices, the share of the data
-and the gradients' averaging around ordinary code. Alone, `python examples/accelerate_digits.py` is the whole job.
+The Accelerator reads its place in the job from the variables of `accelerate launch`. It adds process group, devices, sharding of the data
+and averaging of gradients to ordinary code. `python examples/accelerate_digits.py` alone is a job of one rank.
 
-It goes on where it was stopped, in the middle of an epoch too. All ranks read the checkpoint, so its folder is on a disk that the nodes
-share.
+It resumes where it was stopped, in the middle of an epoch too. All ranks read the checkpoint, so its folder must be on a disk that all
+nodes share.
 """
 
 from __future__ import annotations
@@ -34,18 +34,20 @@ def main() -> None:
     options, unknown = parser.parse_known_args()  # platforms add arguments of their own
     accelerator = Accelerator(
         gradient_accumulation_steps=options.accumulate,
-        # The order of an epoch follows from its number, so that one that was begun can be gone on with.
+        # The order of an epoch follows from its number, so that an interrupted epoch can be resumed.
         dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True),
     )
     say(accelerator, f"{accelerator.num_processes} ranks, mixed precision {accelerator.mixed_precision}; ignored arguments: {unknown}")
     Training(options, accelerator).run()
-    # Without it, process groups are left to the interpreter's end, where one rank may still wait for another.
+    # Destroys the process groups. At the interpreter's exit one rank could still wait for another.
     accelerator.end_training()
 
 
 class Progress:
-    """epoch: how many are done. batch: how many of the next one, on each of so many ranks. last: how many epochs there are to be. The
-    Accelerator saves it with the rest."""
+    """Progress of the training, which the Accelerator saves with the model.
+
+    epoch: finished epochs. batch: finished batches of the next epoch, on each of `ranks` ranks. last: number of epochs to train in all.
+    """
 
     def __init__(self, ranks: int) -> None:
         self.epoch = self.batch = self.last = 0
@@ -75,7 +77,7 @@ class Training:
 
     def run(self) -> None:
         self.resume()
-        if self.progress.epoch >= self.progress.last:  # else an earlier start has not come to its end
+        if self.progress.epoch >= self.progress.last:  # else an earlier run was interrupted
             self.progress.last = self.progress.epoch + self.options.epochs
         while self.progress.epoch < self.progress.last:
             loss = self.train_epoch()
@@ -94,7 +96,7 @@ class Training:
             self.save()
 
     def train_epoch(self) -> float | None:
-        """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
+        """Train an epoch. Return the mean loss of this rank's share of the data, or None if the job must stop."""
         self.model.train()
         losses = []
         self.batches.set_epoch(self.progress.epoch)  # another shuffle in each epoch, the same one on all ranks
@@ -114,11 +116,11 @@ class Training:
         return sum(losses) / max(1, len(losses))
 
     def resume(self) -> None:
-        found = sorted(self.options.checkpoint.glob("saved-*"))
-        if found:
-            self.accelerator.load_state(str(found[-1]))
+        folders = sorted(self.options.checkpoint.glob("saved-*"))
+        if folders:
+            self.accelerator.load_state(str(folders[-1]))
             batch = f", batch {self.progress.batch}" if self.progress.batch else ""
-            say(self.accelerator, f"resumed from {found[-1]} at epoch {self.progress.epoch}{batch}")
+            say(self.accelerator, f"resumed from {folders[-1]} at epoch {self.progress.epoch}{batch}")
             if self.progress.saved_by != self.progress.ranks:
                 say(
                     self.accelerator,
@@ -131,12 +133,12 @@ class Training:
             return
         unfinished = self.options.checkpoint / "unfinished"
         if self.accelerator.is_main_process:
-            shutil.rmtree(unfinished, ignore_errors=True)  # of a start that was killed as it saved
+            shutil.rmtree(unfinished, ignore_errors=True)  # from a run that was killed while it saved
         self.accelerator.wait_for_everyone()
         self.accelerator.save_state(str(unfinished))
         self.accelerator.wait_for_everyone()  # each rank writes its own random numbers
         if self.accelerator.is_main_process:
-            # Whenever this rank is killed, the newest folder of that name is a whole one.
+            # Atomic: if this rank is killed, the newest folder saved-* is complete.
             os.replace(unfinished, finished)
             for older in sorted(self.options.checkpoint.glob("saved-*"))[:-2]:
                 shutil.rmtree(older)
@@ -144,7 +146,7 @@ class Training:
 
 
 class StopRequest:
-    """SIGTERM, noted when it arrives and obeyed before the next step, by all ranks before the same one."""
+    """SIGTERM: recorded when it arrives, obeyed before the next step, by all ranks before the same step."""
 
     def __init__(self) -> None:
         self.received = False
@@ -159,7 +161,7 @@ class StopRequest:
 
 
 def say(accelerator: Accelerator, text: str) -> None:
-    """Once per job; accelerator.print would do it once per node."""
+    """Print once per job; accelerator.print would print once per node."""
     if accelerator.is_main_process:
         digits.tell(text)
 

@@ -1,11 +1,11 @@
-"""PyTorch DistributedDataParallel where every rank is started from outside: method spawn, torchrun or ranktable.
+"""PyTorch DistributedDataParallel for methods that start every rank: spawn, torchrun or ranktable.
 
     ranklaunch simulate --nodes 2 --slots 2 --method torchrun -- examples/ddp_digits.py --checkpoint digits.pt
 
-What a rank is told about its place in the job:
+Variables that give a rank its place in the job:
     spawn, torchrun   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
     ranktable         RANK_TABLE_FILE, RANK_ID, RANK_SIZE, ASCEND_DEVICE_ID
-    neither           it is the whole job: python examples/ddp_digits.py
+    none of these     one rank, the whole job: python examples/ddp_digits.py
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     join_process_group(os.environ, options.port)
     digits.say(f"{dist.get_world_size()} ranks; ignored arguments: {unknown}")
     digits.train(options, int(os.environ.get("LOCAL_RANK") or os.environ.get("ASCEND_DEVICE_ID") or 0))
-    dist.barrier()  # so that no rank takes its connections away while another still uses them
+    dist.barrier()  # so that no rank closes its connections while another still uses them
     dist.destroy_process_group()
 
 
@@ -52,9 +52,9 @@ class Place(NamedTuple):
 
 
 def place_in_rank_table(env: Mapping[str, str]) -> Place:
-    """This rank's place in the job, once environment and table agree about it.
+    """Return this rank's place in the job. Exit if environment and rank table contradict each other.
 
-    On Ascend NPUs, HCCL reads the table too, for the addresses of the devices. To meet, the ranks only need the host of rank 0.
+    On Ascend NPUs, HCCL reads the table too, for the devices' addresses. For the rendezvous, ranks need only the host of rank 0.
     """
     table = read_table(env["RANK_TABLE_FILE"])
     seats = {device["rank_id"]: (server, device) for server in table["server_list"] for device in server["device"]}
@@ -77,7 +77,7 @@ def read_table(path: str) -> dict[str, Any]:
 
 
 def index_in_container(index_in_server: int, devices_of_server: int, env: Mapping[str, str]) -> int:
-    # Containers that share a server share its entry in the table. Each numbers its own devices from 0.
+    # Containers on one server share its entry in the table. Each container numbers its devices from 0.
     own_devices = int(env.get("MA_NUM_GPUS") or 0) or devices_of_server
     return index_in_server % own_devices
 

@@ -1,9 +1,9 @@
-"""PyTorch DistributedDataParallel where the script is started once per node and starts its own ranks: method pytorch.
+"""PyTorch DistributedDataParallel in a script that is started once per node and starts its own ranks: method pytorch.
 
     ranklaunch simulate --nodes 2 --slots 2 --method pytorch -- examples/ddp_spawn_digits.py --procs_per_node 2
 
-What the script is told about its node: --init_method tcp://HOST:PORT and, on several nodes, --rank and --world_size,
-which count nodes here and not processes.
+Arguments that give the script its place: --init_method tcp://HOST:PORT and, on several nodes, --rank and --world_size,
+which count nodes here, not processes.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def main() -> None:
     print(f"node {options.rank} of {options.world_size}; ignored arguments: {unknown}", flush=True)
     ranks = multiprocessing.spawn(run_rank, args=(options,), nprocs=options.procs_per_node, join=False)
 
-    def pass_on(signum: int, frame: FrameType | None) -> None:
+    def forward(signum: int, frame: FrameType | None) -> None:
         for process in ranks.processes:
             process.terminate()
 
-    # Without this, SIGTERM would end this process at once, and its ranks before they have saved anything.
-    signal.signal(signal.SIGTERM, pass_on)
+    # Without this, SIGTERM would end this process and its ranks before they could save.
+    signal.signal(signal.SIGTERM, forward)
     while not ranks.join():
         pass
 
 
 def run_rank(local_rank: int, options: argparse.Namespace) -> None:
-    # ranklaunch tells these two where nodes have different slots; else they follow from the number of nodes.
+    # ranklaunch sets these two if nodes have different numbers of slots; else they follow from the number of nodes.
     rank = int(os.environ.get("RANKLAUNCH_FIRST_RANK") or options.rank * options.procs_per_node) + local_rank
     world_size = int(os.environ.get("RANKLAUNCH_WORLD_SIZE") or options.world_size * options.procs_per_node)
     dist.init_process_group(digits.backend(), init_method=options.init_method, rank=rank, world_size=world_size)

@@ -2,11 +2,11 @@
 
     ranklaunch simulate --nodes 2 --slots 2 --method deepspeed -- examples/deepspeed_digits.py --checkpoint digits
 
-DeepSpeed's launcher tells a rank who it is by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and by --local_rank among
-its arguments. On a machine without GPUs, set DS_ACCELERATOR=cpu.
+DeepSpeed's launcher gives a rank its place by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and by the argument
+--local_rank. On a machine without GPUs, set DS_ACCELERATOR=cpu.
 
-It goes on where it was stopped, in the middle of an epoch too. Each rank saves its part of the optimizer's state, so the checkpoint is on a
-disk that the nodes share, and is of as many ranks as go on with it.
+It resumes where it was stopped, in the middle of an epoch too. Each rank saves its part of the optimizer's state, so the
+checkpoint must be on a disk that all nodes share, and the number of ranks must stay the same.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def main() -> None:
     digits.add_options(parser)
     parser.set_defaults(checkpoint=Path("digits-deepspeed"))
     parser.add_argument("--local_rank", type=int, default=0, help="given by DeepSpeed's launcher")
-    deepspeed.add_config_arguments(parser)  # --deepspeed_config, by which autotuning tells what to try
+    deepspeed.add_config_arguments(parser)  # --deepspeed_config, which autotuning uses
     options, unknown = parser.parse_known_args()  # platforms add arguments of their own
     if not torch.cuda.is_available():
         use_gloo_alone()
     deepspeed.init_distributed()
     digits.say(f"{dist.get_world_size()} ranks; ignored arguments: {unknown}")
     train(options)
-    dist.barrier()  # so that no rank takes its connections away while another still uses them
+    dist.barrier()  # so that no rank closes its connections while another still uses them
     dist.destroy_process_group()
 
 
 def use_gloo_alone() -> None:
-    """Else DeepSpeed compiles a faster all-reduce between the ranks of one host at the first start, which takes minutes."""
+    """Use gloo only. By default DeepSpeed compiles a faster all-reduce for ranks of one host at the first start, for minutes."""
     deepspeed.ops.__compatible_ops__ = {}
 
 
@@ -78,7 +78,10 @@ def config(options: argparse.Namespace) -> str | dict[str, Any]:
         return options.deepspeed_config
     return {
         "train_micro_batch_size_per_gpu": options.batch_size,
-        "optimizer": {"type": "Adam", "params": {"lr": options.lr, "torch_adam": True}},  # its own Adam is compiled at the first start
+        "optimizer": {
+            "type": "Adam",
+            "params": {"lr": options.lr, "torch_adam": True},
+        },  # DeepSpeed's own Adam must be compiled
         "zero_optimization": {"stage": 1},
     }
 
@@ -86,7 +89,7 @@ def config(options: argparse.Namespace) -> str | dict[str, Any]:
 def train_epoch(
     engine: deepspeed.DeepSpeedEngine, batches: DataLoader, stop: digits.StopRequest, options: argparse.Namespace, at: Progress
 ) -> float | None:
-    """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
+    """Train an epoch. Return the mean loss of this rank's share of the data, or None if the job must stop."""
     engine.train()
     losses = []
     for images, labels in batches:
@@ -103,7 +106,7 @@ def train_epoch(
 
 
 def resume(engine: deepspeed.DeepSpeedEngine, folder: Path) -> Progress:
-    """Where the newest whole checkpoint was made: DeepSpeed writes its name into latest once it is one."""
+    """Return the progress in the newest complete checkpoint, which DeepSpeed names in the file latest."""
     if not (folder / "latest").exists():
         return Progress(ranks=dist.get_world_size())
     path, state = engine.load_checkpoint(str(folder))
@@ -113,7 +116,7 @@ def resume(engine: deepspeed.DeepSpeedEngine, folder: Path) -> Progress:
 
 
 def save(engine: deepspeed.DeepSpeedEngine, folder: Path, at: Progress) -> None:
-    """On all ranks: each has its own part of the optimizer's state."""
+    """Save a checkpoint. Called on all ranks: each has a part of the optimizer's state."""
     engine.save_checkpoint(str(folder), tag=f"epoch_{at.epoch}_step_{engine.global_steps}", client_state=asdict(at))
 
 

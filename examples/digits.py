@@ -1,9 +1,9 @@
 """A small CNN learns scikit-learn's handwritten digits on every rank of a process group.
 
-This is the training itself: data, model, checkpoint, loop. The scripts beside it, ddp_digits.py and ddp_spawn_digits.py, differ in how a
-rank finds out who it is; each joins the process group with backend() and then calls train().
+This module has the training itself: data, model, checkpoint, loop. ddp_digits.py and ddp_spawn_digits.py differ in how a rank learns its
+number; each joins the process group with backend() and then calls train().
 
-It takes the devices that are there: GPUs with nccl, Ascend NPUs with hccl, CPUs with gloo. It goes on where it was stopped, in the middle
+It uses the available devices: GPUs with nccl, Ascend NPUs with hccl, CPUs with gloo. It resumes where it was stopped, in the middle
 of an epoch too: a checkpoint has the model, the optimizer, the scheduler, the place in the data and each rank's random numbers.
 """
 
@@ -43,7 +43,7 @@ def backend() -> str:
 
 
 def device_of(local_rank: int) -> torch.device:
-    """The one of this rank, which is then this process's own."""
+    """Return this rank's device, after making it the default device of this process."""
     if torch.cuda.is_available():
         torch.cuda.set_device(local_rank)
         return torch.device("cuda", local_rank)
@@ -56,7 +56,7 @@ def device_of(local_rank: int) -> torch.device:
 def has_npus() -> bool:
     if not importlib.util.find_spec("torch_npu"):
         return False
-    import torch_npu  # noqa: F401 - PyTorch knows NPUs from then on
+    import torch_npu  # noqa: F401 - this import adds NPUs to PyTorch
 
     return bool(torch.npu.is_available())
 
@@ -68,7 +68,7 @@ def train(options: argparse.Namespace, local_rank: int = 0) -> None:
 
 
 class Training:
-    """epoch: how many are done. step: how many of the next one. last: how many there are to be."""
+    """The training of one rank. epoch: finished epochs. step: finished steps of the next epoch. last: number of epochs to train in all."""
 
     def __init__(self, options: argparse.Namespace, device: torch.device) -> None:
         self.options, self.device = options, device
@@ -84,7 +84,7 @@ class Training:
     def run(self) -> None:
         self.resume()
         model = DistributedDataParallel(self.model)
-        if self.epoch >= self.last:  # else an earlier start has not come to its end
+        if self.epoch >= self.last:  # else an earlier run was interrupted
             self.last = self.epoch + self.options.epochs
         while self.epoch < self.last:
             started = time.monotonic()
@@ -99,7 +99,7 @@ class Training:
             self.save()
 
     def train_epoch(self, model: nn.Module) -> float | None:
-        """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
+        """Train an epoch. Return the mean loss of this rank's share of the data, or None if the job must stop."""
         model.train()
         losses = []
         self.sampler.set_epoch(self.epoch + 1)  # another shuffle in each epoch, the same one on all ranks
@@ -118,14 +118,14 @@ class Training:
         return sum(losses) / max(1, len(losses))
 
     def resume(self) -> None:
-        # Rank 0 alone reads the file: it needs to be on no other node, and all ranks start from the same state. It was written on the
-        # device of rank 0, and is read where each rank can have it.
+        # Rank 0 alone reads the file, so no other node needs it and all ranks start from the same state. It was written on rank 0's
+        # device, and is read into CPU memory, which every rank has.
         path = self.options.checkpoint
-        found = [torch.load(path, map_location="cpu", weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
-        dist.broadcast_object_list(found, src=0)
-        if found[0] is None:
+        states = [torch.load(path, map_location="cpu", weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
+        dist.broadcast_object_list(states, src=0)
+        if states[0] is None:
             return
-        state: dict[str, Any] = found[0]
+        state: dict[str, Any] = states[0]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
@@ -155,11 +155,11 @@ class Training:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(path.name + ".tmp")
         torch.save(state, unfinished)
-        os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
+        os.replace(unfinished, path)  # atomic: if this rank is killed, the old or the new checkpoint is complete
 
 
 class Share(DistributedSampler):
-    """This rank's share of the images, less those that are done."""
+    """This rank's share of the images, without the finished ones."""
 
     done = 0
 
@@ -171,7 +171,7 @@ class Share(DistributedSampler):
 
 
 class StopRequest:
-    """SIGTERM, noted when it arrives and obeyed before the next step."""
+    """SIGTERM: recorded when it arrives, obeyed before the next step."""
 
     def __init__(self, device: torch.device | None = None) -> None:
         self.received = False
@@ -182,8 +182,8 @@ class StopRequest:
         self.received = True
 
     def on_any_rank(self) -> bool:
-        # The signal reaches the ranks between different steps. A rank that left on its own would leave the others
-        # waiting for its gradients, so all ask each other and all stop before the same step.
+        # The signal reaches the ranks in different steps. If one rank stopped alone, the others would wait for its
+        # gradients. So the ranks agree, and all stop before the same step.
         asked = torch.tensor(int(self.received), device=self.device)
         dist.all_reduce(asked, op=dist.ReduceOp.MAX)
         return bool(asked.item())
@@ -193,7 +193,7 @@ def load_data() -> tuple[TensorDataset, TensorDataset]:
     pixels, digits = load_digits()
     images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
     labels = torch.tensor(digits)
-    # The same seed on all ranks, so that what one rank tests on no other rank trains on.
+    # The same seed on all ranks, so that no rank trains on another rank's test images.
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]
     return TensorDataset(images[training], labels[training]), TensorDataset(images[test], labels[test])
@@ -234,5 +234,5 @@ def say(text: str) -> None:
 
 
 def tell(line: str) -> None:
-    # print() writes a line and its end in two pieces, and where ranks share a pipe, others would write in between.
+    # print() writes a line and its newline separately; ranks that share a pipe could write in between.
     print(line + "\n", end="", flush=True)

@@ -1,9 +1,9 @@
-"""How many images per second Horovod trains with, on a small model and images that are made up: method mpirun.
+"""Measure Horovod in images per second, with a small model and synthetic images: method mpirun.
 
     ranklaunch simulate --nodes 2 --slots 2 --method mpirun -- examples/hvd_synthetic.py --num-iters 3
 
-Horovod learns from MPI which rank this is, gives all ranks the parameters of rank 0, and averages their gradients behind PyTorch's
-optimizer. Each rank takes the GPU of its place on the node, or a CPU where there are none.
+Horovod gets the rank's number from MPI, broadcasts rank 0's parameters, and averages the gradients inside a wrapper of PyTorch's
+optimizer. Each rank uses the GPU of its local rank, or the CPU if there are none.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def run(model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor, batches: int) -> float:
-    """The last loss."""
+    """Train some batches. Return the last loss."""
     loss = torch.tensor(0.0)
     for _ in range(batches):
         optimizer.zero_grad()
@@ -76,7 +76,7 @@ def make_model() -> nn.Module:
 
 
 def own_device() -> torch.device:
-    """A GPU for each rank of a node, by its place there; without GPUs the CPU."""
+    """Return the GPU of this local rank; without GPUs the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     torch.cuda.set_device(hvd.local_rank())
@@ -84,8 +84,8 @@ def own_device() -> torch.device:
 
 
 def make_optimizer(model: nn.Module, options: argparse.Namespace) -> torch.optim.Optimizer:
-    # More ranks, larger steps: their batches are one batch. Adasum finds the size of a step by itself; among GPUs that NCCL adds up within
-    # a node, by those of one node.
+    # The learning rate grows with the number of ranks, whose batches form one batch. Adasum scales steps itself; with NCCL, which sums
+    # within a node, the factor is the number of ranks of one node.
     steps = (hvd.local_size() if hvd.nccl_built() else 1) if options.use_adasum else hvd.size()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * steps)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -99,7 +99,7 @@ def make_optimizer(model: nn.Module, options: argparse.Namespace) -> torch.optim
 
 
 def report(speeds: list[float]) -> None:
-    """The sum of all ranks' means, not one rank's mean times their number: ranks may differ."""
+    """Print the sum of all ranks' means. One mean times the number of ranks would be wrong: ranks may differ."""
     mean = statistics.fmean(speeds) if speeds else 0.0
     total = hvd.allreduce(torch.tensor(mean), op=hvd.Sum).item()
     print(f"rank {hvd.rank()}: {mean:.1f} img/sec", flush=True)

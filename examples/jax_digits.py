@@ -2,7 +2,7 @@
 
     ranklaunch simulate --nodes 2 --slots 2 --method jax -- examples/jax_digits.py --checkpoint digits.npz
 
-jax.distributed.initialize() needs no arguments. Each process has a share of the images. It goes on after the last whole epoch.
+jax.distributed.initialize() needs no arguments. Each process has a share of the images. It resumes after the last finished epoch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def loss_of(weights: jax.Array, images: jax.Array, labels: jax.Array) -> jax.Arr
 
 
 def batches_of_this_process(images: int, batch_size: int, seed: int) -> np.ndarray:
-    """Return indices, a row per batch: another shuffle in each epoch, the same one in all processes."""
+    """Return indices, a row per batch: another shuffle in each epoch, the same in all processes."""
     count = jax.process_count()
     steps = images // (batch_size * count)
     order = np.random.default_rng(seed).permutation(images)
@@ -63,7 +63,7 @@ def batches_of_this_process(images: int, batch_size: int, seed: int) -> np.ndarr
 
 
 def resume(path: Path, inputs: int) -> tuple[np.ndarray, int]:
-    """Return the weights to start with, and the epochs that are in them. Process 0 alone reads the file."""
+    """Return the weights to start with, and the number of epochs that they were trained for. Process 0 alone reads the file."""
     from jax.experimental import multihost_utils
 
     weights, epochs = np.zeros((inputs, CLASSES), np.float32), 0
@@ -83,7 +83,7 @@ def save(path: Path, weights: np.ndarray, epochs: int) -> None:
     unfinished = path.with_name(path.name + ".tmp")
     with open(unfinished, "wb") as file:
         np.savez(file, weights=weights, epochs=epochs)
-    os.replace(unfinished, path)  # there is always a whole checkpoint, the old or the new one
+    os.replace(unfinished, path)  # atomic: the old or the new checkpoint is always complete
 
 
 def say(text: str) -> None:

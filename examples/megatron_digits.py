@@ -1,12 +1,12 @@
-"""Tensor and data parallelism in the way of Megatron-LM, with its flags, small enough to read: method megatron.
+"""A small example of Megatron-LM's tensor and data parallelism, with its flags: method megatron.
 
     ranklaunch simulate --nodes 2 --slots 2 --method megatron --tp 2 -- examples/megatron_digits.py --checkpoint digits.pt
 
-The two layers of the model are cut in the middle: each rank of a tensor parallel group has its share of the hidden units. What the
-shares add up to is summed over the group, once on the way forward and once on the way back. Ranks with the same share form a data
-parallel group: each sees other images of a batch, and their gradients are averaged. Whatever the layout, the model learns the same;
-`python examples/megatron_digits.py` is the layout of one rank. It goes on where it was stopped, in the middle of an epoch and with another
-layout too.
+Two layers are split between the ranks of a tensor parallel group: each rank has a share of the hidden units. The group sums its results
+once in the forward pass and once in the backward pass. Ranks with the same share form a data parallel group: each gets other images of a
+batch, and their gradients are averaged. The model learns the same in every layout;
+`python examples/megatron_digits.py` is the layout of one rank. It resumes where it was stopped, in the middle of an epoch, also with
+another layout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import nn
 
 HIDDEN = 64  # units of all ranks together
 PIXELS, CLASSES = 64, 10
-CUT = {"into": 0, "into_bias": 0, "out": 1}  # which parameters, and where
+CUT = {"into": 0, "into_bias": 0, "out": 1}  # split parameters, with the dimension
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     layout = make_layout(options.tensor_model_parallel_size)
     digits.say(f"tensor parallel {layout.tp_size}, data parallel {layout.dp_size}")
     train(options, layout)
-    dist.barrier()  # so that no rank takes its connections away while another still uses them
+    dist.barrier()  # so that no rank closes its connections while another still uses them
     dist.destroy_process_group()
 
 
@@ -72,18 +72,18 @@ class Layout(NamedTuple):
 
 
 def make_layout(tp: int) -> Layout:
-    """Neighbours share the layers; ranks that are tp apart have the same share."""
+    """Make the groups: `tp` neighbours form a tensor parallel group; ranks at a distance of `tp` form a data parallel group."""
     rank, world = dist.get_rank(), dist.get_world_size()
     if world % tp:
         sys.exit(f"{world} ranks cannot be divided by --tensor-model-parallel-size {tp}")
-    # All ranks make all groups, in the same order: that is how they find each other.
+    # torch requires that all ranks make all groups, in the same order.
     tp_groups = [dist.new_group(list(range(first, first + tp))) for first in range(0, world, tp)]
     dp_groups = [dist.new_group(list(range(first, world, tp))) for first in range(tp)]
     return Layout(tp_groups[rank // tp], rank % tp, tp, dp_groups[rank % tp], rank // tp, world // tp)
 
 
 class ToShares(torch.autograd.Function):
-    """The same input goes to each share, so its gradient is the sum of theirs."""
+    """Input of all shares: its gradient is the sum of the shares' gradients."""
 
     @staticmethod
     def forward(context: object, x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
@@ -98,7 +98,7 @@ class ToShares(torch.autograd.Function):
 
 
 class FromShares(torch.autograd.Function):
-    """The output is the sum of what the shares give, so the gradient of each is that of the whole."""
+    """Sum of the shares' outputs: each share's gradient is the gradient of the sum."""
 
     @staticmethod
     def forward(context: object, x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
@@ -112,7 +112,7 @@ class FromShares(torch.autograd.Function):
 
 
 class Model(nn.Module):
-    """A layer cut by its outputs, then one cut by its inputs: between them nobody needs the others' units."""
+    """A layer split by outputs, then one split by inputs: no rank needs another's hidden units between them."""
 
     def __init__(self, layout: Layout, whole: dict[str, torch.Tensor]) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Model(nn.Module):
 
 
 def make_whole() -> dict[str, torch.Tensor]:
-    """The start of the whole model, the same on all ranks. scale: of each pixel, which all shares have."""
+    """Return the initial parameters of the whole model, the same on all ranks. scale: one factor for each pixel, in all shares."""
     random = torch.Generator().manual_seed(0)
     return {
         "scale": torch.ones(PIXELS),
@@ -161,7 +161,7 @@ def train(options: argparse.Namespace, layout: Layout) -> None:
     at.begin(options.epochs)
     while at.epoch < at.last:
         order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(at.epoch + 1))
-        for batch in order.split(size)[at.images // size : -1]:  # the last one is smaller, and might not be divided by the ranks
+        for batch in order.split(size)[at.images // size : -1]:  # the last batch is smaller, and may not be divisible by the ranks
             if stop.on_any_rank():
                 save(options.checkpoint, model, optimizer, layout, at)
                 digits.say(f"stopped in epoch {at.epoch + 1} after image {at.images}: the next start goes on there")
@@ -171,7 +171,7 @@ def train(options: argparse.Namespace, layout: Layout) -> None:
             if options.save_steps and at.images % (options.save_steps * size) == 0:
                 save(options.checkpoint, model, optimizer, layout, at)
         at.next_epoch()
-        hits = accuracy(model, *test_set.tensors)  # the whole group works at it
+        hits = accuracy(model, *test_set.tensors)  # computed by the whole group
         digits.say(f"epoch {at.epoch}/{at.last}  test accuracy {hits:.1%}")
         save(options.checkpoint, model, optimizer, layout, at)
 
@@ -191,19 +191,19 @@ def accuracy(model: Model, images: torch.Tensor, labels: torch.Tensor) -> float:
 
 
 def resume(path: Path) -> tuple[Progress, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """How far it is, the whole model and its optimizer's momentum: any layout goes on from what another one has saved."""
-    # Rank 0 alone reads the file: it needs to be on no other node.
-    found = [torch.load(path, weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
-    dist.broadcast_object_list(found, src=0)
-    if found[0] is None:
+    """Return progress, whole model and whole momentum of the checkpoint, which any layout can load."""
+    # Rank 0 alone reads the file, so no other node needs it.
+    states = [torch.load(path, weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
+    dist.broadcast_object_list(states, src=0)
+    if states[0] is None:
         return Progress(ranks=dist.get_world_size()), make_whole(), {}
-    at = Progress(**found[0]["progress"])
+    at = Progress(**states[0]["progress"])
     digits.say(at.resumed(path, dist.get_world_size()))
-    return at, found[0]["model"], found[0]["momentum"]
+    return at, states[0]["model"], states[0]["momentum"]
 
 
 def put_together(state: dict[str, torch.Tensor], layout: Layout) -> dict[str, torch.Tensor]:
-    """Of what each rank has a share of, the whole: from the shares of its tensor parallel group."""
+    """Return whole tensors from the shares of the tensor parallel group."""
     whole = dict(state)
     for name, dimension in CUT.items():
         shares = [torch.empty_like(state[name]) for _ in range(layout.tp_size)]
@@ -221,7 +221,7 @@ def save(path: Path, model: Model, optimizer: torch.optim.Optimizer, layout: Lay
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(path.name + ".tmp")
         torch.save({"model": state, "momentum": momentum, "progress": asdict(at)}, unfinished)
-        os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
+        os.replace(unfinished, path)  # atomic: if this rank is killed, the old or the new checkpoint is complete
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     ranklaunch simulate --nodes 2 --slots 2 --method mpirun -- examples/mpi_digits.py --checkpoint digits.npz
 
-MPI itself tells a rank its place in the job. Every rank has a share of the images and adds its gradients to those of all others,
-so that all take the same steps. It goes on where it was stopped, in the middle of an epoch too.
+MPI gives a rank its place in the job. Every rank has a share of the images, and all ranks average their gradients, so that
+all take the same steps. It resumes where it was stopped, in the middle of an epoch too.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def mean_of_all_ranks(gradients: np.ndarray) -> np.ndarray:
 
 
 def batches_of_this_rank(images: int, batch_size: int, seed: int) -> np.ndarray:
-    """Indices, a row per batch: another shuffle in each epoch, the same one on all ranks, which take as many batches each."""
+    """Return indices, a row per batch: another shuffle in each epoch, the same on all ranks, with the same number of batches on each."""
     steps = images // (batch_size * COMM.size)
     order = np.random.default_rng(seed).permutation(images)
     return order[: steps * batch_size * COMM.size].reshape(steps, COMM.size, batch_size)[:, COMM.rank]
 
 
 class StopRequest:
-    """SIGTERM, noted when it arrives and obeyed before the next step."""
+    """SIGTERM: recorded when it arrives, obeyed before the next step."""
 
     def __init__(self) -> None:
         self.received = False
@@ -87,23 +87,23 @@ class StopRequest:
         self.received = True
 
     def on_any_rank(self) -> bool:
-        # The signal reaches the ranks between different steps. A rank that left on its own would leave the others
-        # waiting for its gradients, so all ask each other and all stop before the same step.
+        # The signal reaches the ranks in different steps. If one rank stopped alone, the others would wait for its
+        # gradients. So the ranks agree, and all stop before the same step.
         return bool(COMM.allreduce(int(self.received), op=MPI.MAX))
 
 
 def resume(path: Path, inputs: int) -> tuple[np.ndarray, Progress]:
-    """The weights to start with, and how far they are."""
-    # Rank 0 alone reads the file: it needs to be on no other node, and all ranks start from the same state.
-    found = None
+    """Return the weights to start with, and their progress."""
+    # Rank 0 alone reads the file, so no other node needs it and all ranks start from the same state.
+    state = None
     if COMM.rank == 0 and path.exists():
         with np.load(path) as checkpoint:
-            found = checkpoint["weights"], Progress(**{name: int(checkpoint[name]) for name in asdict(Progress())})
-    found = COMM.bcast(found)
-    if found is None:
+            state = checkpoint["weights"], Progress(**{name: int(checkpoint[name]) for name in asdict(Progress())})
+    state = COMM.bcast(state)
+    if state is None:
         return np.zeros((inputs, CLASSES)), Progress(ranks=COMM.size)
-    say(found[1].resumed(path, COMM.size))
-    return found
+    say(state[1].resumed(path, COMM.size))
+    return state
 
 
 def save(path: Path, weights: np.ndarray, at: Progress) -> None:
@@ -113,7 +113,7 @@ def save(path: Path, weights: np.ndarray, at: Progress) -> None:
     unfinished = path.with_name(path.name + ".tmp")
     with open(unfinished, "wb") as file:
         np.savez(file, weights=weights, **asdict(at))
-    os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
+    os.replace(unfinished, path)  # atomic: if this rank is killed, the old or the new checkpoint is complete
 
 
 def say(text: str) -> None:

@@ -4,12 +4,11 @@
     ranklaunch run --method ranktable -- examples/msrun_digits.py --checkpoint digits.ckpt
 
 A small network learns scikit-learn's handwritten digits. Each rank has its own share of the images, and all ranks average their
-gradients with ops.AllReduce. It goes on where it was stopped, in the middle of an epoch too. With a rank table (RANK_TABLE_FILE, RANK_ID)
-the ranks are on NPUs and meet by HCCL, which reads it; else they are where MindSpore was made for. It was run on CPUs; nobody has run it on
-NPUs.
+gradients with ops.AllReduce. It resumes where it was stopped, in the middle of an epoch too. With a rank table (RANK_TABLE_FILE, RANK_ID)
+the ranks use NPUs, and HCCL reads the table; else they use the devices of the installed MindSpore. Tested on CPUs only, not on NPUs.
 
-msrun also runs this script once as the scheduler, on the node of rank 0. That run stays inside init() until the ranks have ended, so
-whatever only ranks should do must come after init().
+msrun also runs this script once as the scheduler, on the node of rank 0. The scheduler stays inside init() until the ranks have ended, so
+code for ranks must come after init().
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def main() -> None:
 
 
 def join() -> None:
-    """The process group, on the device of this rank."""
+    """Join the process group, on the device of this rank."""
     if has_npus():
         ms.set_device("Ascend", int(os.environ.get("ASCEND_DEVICE_ID", "0")))
         init("hccl")
@@ -58,7 +57,7 @@ def join() -> None:
 
 
 def has_npus() -> bool:
-    """By a rank table, or by CANN's runtime that MindSpore has found."""
+    """True with a rank table, or if MindSpore has found CANN's runtime."""
     return bool(os.environ.get("RANK_TABLE_FILE")) or ms.hal.is_available("Ascend")
 
 
@@ -92,7 +91,7 @@ class Training:
         return self.cross_entropy(self.network(images), labels)
 
     def train_epoch(self) -> float | None:
-        """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
+        """Train an epoch. Return the mean loss of this rank's share of the data, or None if the job must stop."""
         losses = []
         each = self.options.batch_size * get_group_size()
         for images, labels in self.batches(self.at.epoch + 1)[self.at.images // each :]:
@@ -108,10 +107,10 @@ class Training:
         return sum(losses) / max(1, len(losses))
 
     def on_all_ranks(self, gradients: tuple[ms.Tensor, ...]) -> tuple[bool, tuple[ms.Tensor, ...]]:
-        """Whether any rank was asked to stop, and the mean gradients: in one message, since each takes its time.
+        """Return True if any rank was asked to stop, and the mean gradients: in one message, because each message takes time.
 
-        The signal reaches the ranks between different steps. A rank that left on its own would leave the others waiting for its
-        gradients, so all ask each other and all stop before the same step.
+        The signal reaches the ranks in different steps. If one rank stopped alone, the others would wait for its gradients. So the
+        ranks agree, and all stop before the same step.
         """
         flat = np.concatenate([[float(self.stop.received)], *(gradient.asnumpy().ravel() for gradient in gradients)])
         asked, *sums = np.split(self.add_up(ms.Tensor(flat, ms.float32)).asnumpy(), np.cumsum([1, *(g.size for g in gradients)])[:-1])
@@ -119,7 +118,7 @@ class Training:
         return bool(asked[0]), tuple(means)
 
     def batches(self, epoch: int) -> list[tuple[ms.Tensor, ms.Tensor]]:
-        """This rank's share: another shuffle in each epoch, the same one on all ranks, and as many batches on each."""
+        """Return this rank's batches: another shuffle in each epoch, the same on all ranks, with the same number of batches on each."""
         images, labels = self.train_set
         order = np.random.default_rng(epoch).permutation(len(labels))
         share = order[get_rank() :: get_group_size()][: len(labels) // get_group_size()]
@@ -127,15 +126,15 @@ class Training:
         return [(ms.Tensor(images[part]), ms.Tensor(labels[part])) for s in starts for part in (share[s : s + self.options.batch_size],)]
 
     def resume(self) -> Progress:
-        """How far the checkpoint is, which is not there at first."""
-        # Rank 0 alone reads the file, which needs to be on no other node; the others add zeros to what it has.
-        path, found = self.options.checkpoint, {}
+        """Load the checkpoint if there is one, and return its progress."""
+        # Rank 0 alone reads the file, so no other node needs it. The other ranks add zeros to its values.
+        path, loaded = self.options.checkpoint, {}
         if get_rank() == 0 and path.exists():
-            found = ms.load_checkpoint(str(path))
-        *at, there = (int(number) for number in self.from_rank_0(found.get("progress"), np.zeros(5)))
+            loaded = ms.load_checkpoint(str(path))
+        *at, there = (int(number) for number in self.from_rank_0(loaded.get("progress"), np.zeros(5)))
         if there:
             for parameter in self.optimizer_and_network():
-                value = self.from_rank_0(found.get(parameter.name), parameter.asnumpy())
+                value = self.from_rank_0(loaded.get(parameter.name), parameter.asnumpy())
                 parameter.set_data(ms.Tensor(value, parameter.dtype))
             progress = Progress(*at)
             say(progress.resumed(path, get_group_size()))
@@ -143,7 +142,7 @@ class Training:
         return Progress(ranks=get_group_size())
 
     def from_rank_0(self, value: ms.Parameter | None, like: np.ndarray) -> np.ndarray:
-        # The CPUs' library adds floats up, and nothing else.
+        # MindSpore's library for CPUs only sums floats.
         own = np.zeros(like.shape) if value is None else value.asnumpy().reshape(like.shape)
         return self.add_up(ms.Tensor(own, ms.float32)).asnumpy()
 
@@ -159,7 +158,7 @@ class Training:
         state = [{"name": p.name, "data": p} for p in self.optimizer_and_network()]
         progress = ms.Tensor([*astuple(self.at), 1], ms.int32)
         ms.save_checkpoint([*state, {"name": "progress", "data": progress}], str(unfinished))
-        os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
+        os.replace(unfinished, path)  # atomic: if this rank is killed, the old or the new checkpoint is complete
 
     def report(self, epoch: int, last: int, loss: float, seconds: float) -> None:
         line = f"epoch {epoch}/{last}  loss {loss:.4f}  {seconds:.1f} s"
@@ -173,7 +172,7 @@ class Training:
 
 
 class StopRequest:
-    """SIGTERM, noted when it arrives and obeyed before the next step."""
+    """SIGTERM: recorded when it arrives, obeyed before the next step."""
 
     def __init__(self) -> None:
         self.received = False
@@ -186,7 +185,7 @@ class StopRequest:
 def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     pixels, digits = load_digits()
     images, labels = pixels.astype(np.float32) / 16, digits.astype(np.int32)
-    # The same seed on all ranks, so that what one rank tests on no other rank trains on.
+    # The same seed on all ranks, so that no rank trains on another rank's test images.
     order = np.random.default_rng(0).permutation(len(labels))
     test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]
     return (images[training], labels[training]), (images[test], labels[test])
@@ -203,7 +202,7 @@ def say(text: str) -> None:
 
 
 def tell(line: str) -> None:
-    # print() writes a line and its end in two pieces, and where ranks share a pipe, others would write in between.
+    # print() writes a line and its newline separately; ranks that share a pipe could write in between.
     print(line + "\n", end="", flush=True)
 
 

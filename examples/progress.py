@@ -1,4 +1,4 @@
-"""How far a training is, as examples save it beside their parameters; digits.py does the same with its own words."""
+"""Progress of a training, which examples save beside their parameters. digits.py has its own form of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 @dataclass
 class Progress:
-    """epoch: how many are done. images: how many of the next one, on all ranks. last: how many epochs there are to be. ranks: how many
-    there are; in a checkpoint, how many there were."""
+    """Progress of a training.
+
+    epoch: number of finished epochs. images: number of images done in the next epoch, on all ranks. last: number of epochs to train in all.
+    ranks: number of ranks; in a checkpoint, that of the run that saved it.
+    """
 
     epoch: int = 0
     images: int = 0
@@ -16,7 +19,7 @@ class Progress:
     ranks: int = 1
 
     def begin(self, epochs: int) -> None:
-        """So many more, unless an earlier start has not come to its end: that is to come first."""
+        """Add epochs to train, unless an earlier run was interrupted: its epochs are finished first."""
         if self.epoch >= self.last:
             self.last = self.epoch + epochs
 
@@ -24,7 +27,7 @@ class Progress:
         self.epoch, self.images = self.epoch + 1, 0
 
     def resumed(self, path: object, ranks: int) -> str:
-        """A sentence for people. From here on there are these ranks."""
+        """Return a line for the log, and take over the number of ranks of this run."""
         text = f"resumed from {path} at epoch {self.epoch}{f', image {self.images}' if self.images else ''}"
         if self.ranks != ranks:
             text += f"; the checkpoint is of {self.ranks} ranks, and these are {ranks}: each gets another share"

@@ -1,4 +1,4 @@
-"""Use ranklaunch from Python: plan a job before it is submitted, and say afterwards why it failed.
+"""Use ranklaunch from Python: plan a job before you submit it, and print afterwards why it failed.
 
 python examples/python_api.py plan train.py --lr 1e-4
 python examples/python_api.py why logs/
@@ -27,14 +27,14 @@ def planned(program: list[str]) -> str:
 
 
 def why(folder: Path) -> str:
-    """Return why the job in a log folder ended, and the remedy if one is known."""
+    """Return the outcome and reason of the job in a log folder, with a remedy if one is known."""
     report: ranklaunch.Report = ranklaunch.read_report(folder)
     error = report.culprit.error if report.culprit else None
     return f"{report.outcome}: {report.reason}{f' ({error.remedy})' if error else ''}"
 
 
 def explained(path: Path) -> str:
-    """Return what is known of a log, as JSON."""
+    """Return the known errors in a log, as JSON."""
     answer: ranklaunch.Answer = ranklaunch.explain_log(path.read_text(errors="replace"))
     return json.dumps(ranklaunch.as_json(answer), indent=1)
 

@@ -2,7 +2,7 @@
 
     ranklaunch simulate --nodes 2 --slots 2 --method ray -- examples/ray_digits.py --checkpoint digits.npz
 
-This program runs once, on node 0. The actors compute gradients on their share of each batch. It goes on after the last whole epoch.
+This program runs once, on node 0. The actors compute gradients on their share of each batch. It resumes after the last finished epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from softmax import CLASSES, accuracy, load_data, loss_and_gradients
 
 @ray.remote(num_cpus=1)
 class Worker:
-    """Computes gradients on the images that it was made with."""
+    """Actor that computes gradients on its images."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray) -> None:
         self._images, self._labels = images, labels
@@ -52,9 +52,9 @@ def train(options: argparse.Namespace, actors: int) -> None:
         losses = []
         for batch in batches(len(labels), options.batch_size * actors, seed=epoch + 1):
             shares = np.array_split(batch, actors)
-            found = ray.get([worker.gradients.remote(weights, share) for worker, share in zip(workers, shares)])
-            weights = weights - options.lr * np.mean([gradients for _, gradients in found], axis=0)
-            losses += [loss for loss, _ in found]
+            results = ray.get([worker.gradients.remote(weights, share) for worker, share in zip(workers, shares)])
+            weights = weights - options.lr * np.mean([gradients for _, gradients in results], axis=0)
+            losses += [loss for loss, _ in results]
         print(f"epoch {epoch + 1}/{last}  loss {np.mean(losses):.4f}  {time.monotonic() - started:.1f} s", flush=True)
         print(f"epoch {epoch + 1}/{last}  test accuracy {100 * accuracy(weights, *test_set):.1f}%", flush=True)
         save(options.checkpoint, weights, epoch + 1)
@@ -67,7 +67,7 @@ def batches(images: int, size: int, seed: int) -> np.ndarray:
 
 
 def resume(path: Path, inputs: int) -> tuple[np.ndarray, int]:
-    """Return the weights to start with, and the epochs that are in them."""
+    """Return the weights to start with, and the number of epochs that they were trained for."""
     if not path.exists():
         return np.zeros((inputs, CLASSES)), 0
     with np.load(path) as checkpoint:
@@ -81,7 +81,7 @@ def save(path: Path, weights: np.ndarray, epochs: int) -> None:
     unfinished = path.with_name(path.name + ".tmp")
     with open(unfinished, "wb") as file:
         np.savez(file, weights=weights, epochs=epochs)
-    os.replace(unfinished, path)  # there is always a whole checkpoint, the old or the new one
+    os.replace(unfinished, path)  # atomic: the old or the new checkpoint is always complete
 
 
 if __name__ == "__main__":

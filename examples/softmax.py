@@ -8,11 +8,11 @@ from digits_data import load_digits
 CLASSES = 10
 TEST_IMAGES = 360
 
-Data = tuple[np.ndarray, np.ndarray]  # images, a row each, and which digit each is
+Data = tuple[np.ndarray, np.ndarray]  # images, a row each, and their labels
 
 
 def load_data() -> tuple[Data, Data]:
-    """Return the training set and the test set: the same in all processes, so that nobody trains on what another one tests on."""
+    """Return the training set and the test set: the same in all processes, so that none trains on another's test images."""
     pixels, digits = load_digits()
     images = np.hstack([pixels / 16, np.ones((len(pixels), 1))])  # the column of ones is the bias
     order = np.random.default_rng(0).permutation(len(images))

@@ -1,15 +1,15 @@
-"""TensorFlow with parameter servers: the variables are on the ps, the workers train on them at the same time. Method tensorflow.
+"""TensorFlow with parameter servers: the ps hold the variables, and the workers train them at the same time. Method tensorflow.
 
     ranklaunch simulate --nodes 2 --method tensorflow -- examples/tf_ps_digits.py --checkpoint digits
 
-What the script is told about its container: --job_name (ps or worker), --task_index, --ps_hosts and --worker_hosts. Without any of
-them it is the whole job: python examples/tf_ps_digits.py
+Arguments that give the script its place: --job_name (ps or worker), --task_index, --ps_hosts and --worker_hosts. Without them
+it is the whole job: python examples/tf_ps_digits.py
 
-Two things keep workers from waiting for each other for ever. Each asks for the ps and itself alone (device filters): without them a
-session also wants every other worker, even one that has already ended. And worker 0, which initialises and saves, ends last.
+Two measures keep workers from waiting for each other for ever. A worker's session uses only the ps and itself (device filters): by default
+it would wait for all other workers, even for one that has ended. And worker 0, which initialises and saves, ends last.
 
-It goes on where it was stopped, in the middle of an epoch too: each worker counts its batches on a ps, and worker 0 saves that with the
-rest.
+It resumes where it was stopped, in the middle of an epoch too: each worker counts its batches on a ps, and worker 0 saves the
+counts with the model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before the import that reads it
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read by the import below
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -50,7 +50,7 @@ def main() -> None:
     server = make_server(options)
     if options.job_name == "ps":
         tell(f"ps {options.task_index} serves")
-        server.join()  # never returns: whoever started it ends it
+        server.join()  # never returns: the launcher ends this process
     tell(f"worker {options.task_index} of {workers}; ignored arguments: {unknown}")
     train(options, workers, server)
 
@@ -63,8 +63,11 @@ def make_server(options: argparse.Namespace) -> tf.train.Server | None:
 
 
 class Model(NamedTuple):
-    """Nodes of the graph. The last ones are on a ps. done: batches of each worker, of all starts. epochs: that all have done; last: that
-    there are to be. begun, saved_by: worker 0's batches, and how many workers there were, when it saved; mark makes them so."""
+    """Nodes of the graph.
+
+    Variables on a ps: done: number of batches of each worker, in all runs. epochs: epochs that all workers have finished. last: number of
+    epochs to train in all. begun, saved_by: worker 0's batches and the number of workers at the last save; `mark` sets both.
+    """
 
     images: tf.Tensor
     labels: tf.Tensor
@@ -72,9 +75,9 @@ class Model(NamedTuple):
     accuracy: tf.Tensor
     step: tf.Operation
     number: tf.Tensor  # a placeholder
-    place: tf.Operation  # says that this worker has done so many batches
-    aim: tf.Operation  # says that so many epochs are to be
-    arrive: tf.Operation  # says that so many epochs are done
+    place: tf.Operation  # sets this worker's number of batches
+    aim: tf.Operation  # sets the number of epochs to train
+    arrive: tf.Operation  # sets the number of finished epochs
     mark: tf.Operation
     done: tf.Variable
     epochs: tf.Variable
@@ -86,7 +89,7 @@ class Model(NamedTuple):
 def train(options: argparse.Namespace, workers: int, server: tf.train.Server | None) -> None:
     index, chief = options.task_index, options.task_index == 0
     images, labels, test_images, test_labels = load_data()
-    each = len(labels) // workers // options.batch_size  # batches of an epoch, as many for all workers
+    each = len(labels) // workers // options.batch_size  # batches of an epoch, the same number for all workers
     images, labels = images[index::workers], labels[index::workers]
     with tf.device(placement(server, index)):
         model = make_model(options, workers)
@@ -116,11 +119,11 @@ def train(options: argparse.Namespace, workers: int, server: tf.train.Server | N
 
 
 def resume(session: tf.Session, model: Model, options: argparse.Namespace, workers: int) -> tuple[int, int]:
-    """How many batches this worker has done, and how many epochs there are to be: more, unless an earlier start was interrupted."""
+    """Return the number of this worker's finished batches, and the number of epochs to train in all."""
     index = options.task_index
     done, epochs, last, begun, saved_by = session.run((model.done, model.epochs, model.last, model.begun, model.saved_by))
     own = int(done[index])
-    if saved_by not in (0, workers):  # the workers' shares are other ones: all go on from where worker 0 was
+    if saved_by not in (0, workers):  # another number of workers: shares differ, so all resume from worker 0's place
         own = int(begun) * int(saved_by) // workers
         session.run(model.place, {model.number: own})
     if index == 0 and begun:
@@ -134,21 +137,21 @@ def resume(session: tf.Session, model: Model, options: argparse.Namespace, worke
 
 
 def save(session: tf.Session, model: Model, saver: tf.train.Saver, options: argparse.Namespace) -> None:
-    """The workers go on meanwhile: what one has done between its step and its count is done again."""
+    """Save while the other workers go on. A batch between its step and its count is trained again after a resume."""
     options.checkpoint.mkdir(parents=True, exist_ok=True)
     session.run(model.mark)
-    saver.save(session, str(options.checkpoint / "model"), model.begun)  # the newest is named, in a file of its own, once it is whole
+    saver.save(session, str(options.checkpoint / "model"), model.begun)  # TensorFlow names the newest complete checkpoint in a file
 
 
 def placement(server: tf.train.Server | None, index: int) -> object:
-    """Variables on the ps, by turns; everything else here."""
+    """Return the placement: variables on the ps in turn, everything else on this worker."""
     if not server:
         return None
     return tf.train.replica_device_setter(cluster=server.server_def.cluster, worker_device=f"/job:worker/task:{index}")
 
 
 def open_session(options: argparse.Namespace, server: tf.train.Server | None, saver: tf.train.Saver) -> tf.Session:
-    """Worker 0 initialises the variables, from the checkpoint if there is one; the others wait for that."""
+    """Open a session. Worker 0 initialises the variables, from a checkpoint if there is one; other workers wait until then."""
     master, config = "", tf.ConfigProto()
     if server:
         master = server.target
@@ -213,7 +216,7 @@ def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def tell(line: str) -> None:
-    # print() writes a line and its end in two pieces, and where processes share a pipe, others would write in between.
+    # print() writes a line and its newline separately; processes that share a pipe could write in between.
     print(line + "\n", end="", flush=True)
 
 

@@ -1,2 +1,2 @@
-"""What benchmarks, tests and `make hosts` share: hosts made of namespaces, real ranklaunches to start there, stand-ins for clusters, and
-judges of what ranklaunch makes. For development only: no wheel has it (docs/adr/0013-testbench.md)."""
+"""Shared by tests, benchmarks and `make hosts`: hosts made of namespaces, real ranklaunch processes on them, stand-ins for clusters, and
+validators of ranklaunch's output. For development only: not in the wheel (docs/adr/0013-testbench.md)."""

@@ -1,5 +1,7 @@
-"""What each engine's controller adds to the pods of a job that is rendered: their names, variables and files. A model of what is documented
-and seen of them, for these tests have no cluster."""
+"""Names, variables and files that each engine's controller adds to the pods of a rendered job.
+
+A model of documented and observed behaviour, because these tests have no cluster.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,11 @@ Object = dict[str, Any]
 
 
 class Asked(NamedTuple):
-    """master: the address of an AscendJob's leader. torch: the runtime of a TrainJob has mlPolicy torch. restarts: how often the engine has
-    started the whole job anew."""
+    """A job, as the engine sees it.
+
+    master: address of an AscendJob's leader. torch: the TrainJob's runtime has mlPolicy torch. restarts: number of restarts of the whole
+    job by the engine.
+    """
 
     engine: str
     name: str
@@ -29,10 +34,10 @@ class Asked(NamedTuple):
 
 
 def of_pods(objects: Sequence[Object], asked: Asked) -> list[Object]:
-    """What each pod's container is made from, in node order."""
-    found = list(every_container(objects))
-    leader = found[0] if asked.engine in ("mpijob", "acjob") else found[-1]  # of a TrainJob and its runtime, the former's counts
-    return [found[-1] if index else leader for index in range(asked.pods)]
+    """Return the container template of each pod, in node order."""
+    containers = list(every_container(objects))
+    leader = containers[0] if asked.engine in ("mpijob", "acjob") else containers[-1]  # a TrainJob overrides its runtime
+    return [containers[-1] if index else leader for index in range(asked.pods)]
 
 
 def every_container(value: object) -> Iterator[Object]:
@@ -50,7 +55,7 @@ _OF_FIRST = {"mpijob": "{name}-launcher", "acjob": "{name}-master-0"}
 
 
 def host_name(asked: Asked, index: int, task: str = "worker") -> str:
-    """Of a pod, in node order. task: of Volcano, where a job has several."""
+    """Return the host name of a pod, in node order. task: task of a Volcano job with several."""
     if task != "worker":
         return f"{asked.name}-{task}-{index}"
     form = _OF_LATER[asked.engine] if index else _OF_FIRST.get(asked.engine, _OF_LATER[asked.engine])
@@ -58,13 +63,13 @@ def host_name(asked: Asked, index: int, task: str = "worker") -> str:
 
 
 def known_as(asked: Asked, index: int, task: str = "worker") -> str:
-    """By the pods of its namespace; an AscendJob's are known to nobody."""
+    """Return the DNS name of a pod in its namespace. Pods of an AscendJob have none: their host name is returned."""
     name = host_name(asked, index, task)
     return name if asked.engine == "acjob" else f"{name}.{asked.name}"
 
 
 def environment(container: Object, asked: Asked, index: int, task: str = "worker") -> dict[str, str]:
-    """Of a pod's container, as kubelet makes it, with what the engine adds."""
+    """Return the environment that kubelet gives a pod's container, with the engine's variables."""
     written = {WRITTEN[asked.engine]: str(asked.restarts)} if asked.engine in WRITTEN else {}
     group = f"{asked.name}-{UID}"
     written |= {path: group if "group-name" in path else UID for path in (UIDS.get(asked.engine),) if path}
@@ -72,12 +77,12 @@ def environment(container: Object, asked: Asked, index: int, task: str = "worker
 
 
 def told(container: Object, written: Mapping[str, str]) -> dict[str, str]:
-    """What a container's own variables come out as. A label or an annotation that nobody has written is empty."""
+    """Return a container's own variables with their values. A label or annotation that is not in `written` is empty."""
     return {each["name"]: _text(each, written) for each in container["env"]}
 
 
 def _text(variable: Object, written: Mapping[str, str]) -> str:
-    """A Secret holds what can be told from what others hold; a user's and the SSH key of an MPIJob alike."""
+    """Return the value of a variable. A Secret has a text that names its key and name, in the form of an SSH key."""
     if "value" in variable:
         text: str = variable["value"].replace("$$", "$")
         return text
@@ -87,7 +92,7 @@ def _text(variable: Object, written: Mapping[str, str]) -> str:
     return f"-----BEGIN EC PRIVATE KEY-----\n{secret['key']} of {secret['name']}\n"
 
 
-# By the engine to its pods, as the downward API calls it: how often the whole job was started anew.
+# Label or annotation in which the engine counts restarts of the whole job, by its path in the downward API.
 WRITTEN = {
     "volcano": "metadata.annotations['volcano.sh/job-retry-count']",
     "jobset": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
@@ -96,7 +101,7 @@ WRITTEN = {
 }
 
 
-# As there, where it says which job this is.
+# Label or annotation with the id of the job, by its path in the downward API.
 UIDS = {
     "volcano": "metadata.annotations['scheduling.k8s.io/group-name']",
     "jobset": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
@@ -108,7 +113,7 @@ UID = "5d1a2f0c-6b1e-4a57-9c39-1f0f6f3f7e21"
 
 
 def added(asked: Asked, index: int, task: str = "worker") -> dict[str, str]:
-    """To the environment of a pod's container."""
+    """Return the variables that the engine adds to a pod's container."""
     own = {
         "volcano": _volcano, "jobset": _indexed, "job": _indexed, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
     }[asked.engine]  # fmt: skip
@@ -116,7 +121,7 @@ def added(asked: Asked, index: int, task: str = "worker") -> dict[str, str]:
 
 
 def _volcano(asked: Asked, index: int) -> Mapping[str, str]:
-    """By its plugins env and svc."""
+    """Return the variables of Volcano's plugins env and svc."""
     tasks = {task: count for task, count in (("worker", asked.nodes), ("ps", asked.ps)) if count}
     hosts = {task: [f"{asked.name}-{task}-{i}.{asked.name}" for i in range(count)] for task, count in tasks.items()}
     lists = {f"VC_{task.upper()}_HOSTS": ",".join(names) for task, names in hosts.items()}
@@ -145,18 +150,18 @@ def _mpijob(asked: Asked, index: int) -> Mapping[str, str]:
 
 
 def mpi_host_file(asked: Asked, namespace: str = "default") -> str:
-    """/etc/mpi/hostfile of an MPIJob's launcher."""
+    """Return /etc/mpi/hostfile of an MPIJob's launcher."""
     names = [known_as(asked, index) for index in range(asked.pods)][asked.pods - asked.nodes :]
     return "".join(f"{name}.{namespace}.svc slots={asked.slots}\n" for name in names)
 
 
 def hosts_file(host: str, namespace: str = "default") -> str:
-    """The line that kubelet writes into a pod's /etc/hosts. host: as known_as has it."""
+    """Return the line that kubelet writes into a pod's /etc/hosts. host: name from known_as."""
     return f"10.0.0.2\t{host}.{namespace}.svc.cluster.local\t{host.partition('.')[0]}\n"
 
 
 def _acjob(asked: Asked, index: int) -> Mapping[str, str]:
-    """To a job of framework pytorch, as what is rendered is."""
+    """Return the variables of an AscendJob of framework pytorch, which rendered jobs have."""
     devices = ",".join(map(str, range(asked.slots)))
     world = {"WORLD_SIZE": str(asked.nodes * asked.slots), "LOCAL_WORLD_SIZE": str(asked.slots), "LOCAL_RANK": devices}
     task = {"MINDX_TASK_ID": "6f1f0c52", "MINDX_SERVER_IP": "10.0.0.2", "REPLICA_TYPE": "Worker" if index else "Master"}

@@ -1,4 +1,4 @@
-"""Several hosts on one machine, and ranklaunches that are started, with nothing left behind by any test: for a conftest.py."""
+"""Fixtures for a conftest.py: several hosts, and a starter of ranklaunch. A test that leaves processes behind fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbench.leftovers import fail_if_left
 
 @pytest.fixture
 def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Hosts]]:
-    """hosts(3) starts three. What still runs there at the end of the test fails it, unless the test has closed them itself."""
+    """Yield a function: hosts(3) starts three hosts. A process that still runs on one at the end fails the test."""
     reason = missing()
     if reason:
         pytest.skip(reason)
@@ -27,13 +27,13 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
         return made[-1].open()
 
     yield make
-    left = [line for cluster in reversed(made) for line in cluster.close()]
-    fail_if_left(request, "; ".join(left))
+    orphans = [line for cluster in reversed(made) for line in cluster.close()]
+    fail_if_left(request, "; ".join(orphans))
 
 
 @pytest.fixture
 def as_process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Starter]:
-    """Starts ranklaunch as users do."""
+    """Yield a starter that runs ranklaunch as a plain process."""
     starter = Starter(Family(), tmp_path, False)
     yield starter
     fail_if_left(request, starter.clean_up())

@@ -1,4 +1,4 @@
-"""Nothing is left behind by any test: for the conftest.py of folders whose tests start processes."""
+"""Failure of tests that leave processes behind: for the conftest.py of folders whose tests start processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.stash[_FAILED] = call.excinfo is not None
 
 
-def fail_if_left(request: pytest.FixtureRequest, left: str) -> None:
-    """After a failure the rest is only cleaned away: that it is there says nothing more."""
-    if left and not request.node.stash.get(_FAILED, True):
-        pytest.fail(f"processes are left behind: {left}", pytrace=False)
+def fail_if_left(request: pytest.FixtureRequest, orphans: str) -> None:
+    """Fail a test that passed and left processes behind. After another failure orphans are expected."""
+    if orphans and not request.node.stash.get(_FAILED, True):
+        pytest.fail(f"processes are left behind: {orphans}", pytrace=False)

@@ -1,4 +1,4 @@
-"""Where things stand in this repository."""
+"""Paths in this repository."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = ROOT / "examples"
 
 
 def child(name: str) -> str:
-    """The path of a small program that tests start."""
+    """Return the path of a small program that tests start."""
     path = CHILDREN / name
     assert path.is_file(), path
     return str(path)
@@ -22,11 +22,11 @@ def child(name: str) -> str:
 
 @functools.cache
 def module(place: str) -> ModuleType:
-    """A Python file of the repository that is in no package."""
+    """Import a Python file of the repository that is in no package."""
     spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
     assert spec
     assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found  # where dataclasses look their module up
-    spec.loader.exec_module(found)
-    return found
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made  # dataclasses look up their module there
+    spec.loader.exec_module(made)
+    return made

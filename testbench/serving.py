@@ -1,4 +1,4 @@
-"""An HTTP server on loopback, in place of what a test has no other of."""
+"""An HTTP server on loopback, as a stand-in for a service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 @contextlib.contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[HTTPServer]:
-    """At a port of its own, in a thread, until the end of the block."""
+    """Run a server in a thread, on a free port, until the end of the block."""
     server = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -1,10 +1,10 @@
-"""Slurm on hosts of testbench.hosts: munged and slurmctld on the first, slurmd on each. Every file is below one folder, which all share.
+"""Slurm on hosts of testbench.hosts: munged and slurmctld on the first, slurmd on each. All files are in one shared folder.
 
     with Slurm(hosts(2), folder) as slurm:
         slurm.srun("-N2", "--ntasks-per-node=1", "hostname")
 
-Needs what Debian's packages slurmctld, slurmd, slurm-client and munge have. Nothing of them runs by itself, and nothing of an installed
-cluster is used: the configuration, the key and the socket are the test's own.
+Needs Debian's packages slurmctld, slurmd, slurm-client and munge. Their services need not run, and no installed cluster is used: the test
+has its own configuration, key and socket.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS = 90.0
 MUNGE_FILES = {
     "socket": "munge.socket", "key-file": "munge.key", "log-file": "munged.log", "pid-file": "munged.pid", "seed-file": "munge.seed",
 }  # fmt: skip
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # Slurm wants devices, and counts them
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # stand-ins for GPUs: Slurm only needs device files to count
 
 BINDS = "task/affinity\nTaskPluginParam=autobind=cores"
 CONFIGURATION = """\
@@ -64,7 +64,7 @@ def missing() -> str:
 
 
 class Slurm:
-    """gpus: that each node is said to have; there is nothing behind them. binds: a task to a core, unless it is told not to."""
+    """A running Slurm. gpus: number of pretended GPUs of each node. binds: Slurm binds each task to a core by default."""
 
     def __init__(self, hosts: Hosts, folder: Path, gpus: int = 2, binds: bool = False) -> None:
         self.hosts = hosts
@@ -93,7 +93,7 @@ class Slurm:
         }  # fmt: skip
 
     def popen(self, *argv: object, host: Host | None = None, env: Mapping[str, str] | None = None, **how: Any) -> Entered:
-        """On the first host, unless another is said; its output is text in pipes."""
+        """Start a command on the first host or on `host`, with text pipes for its output."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return (host or self.hosts[0]).popen(argv, env={**self.environment, **(env or {})}, cwd=self.folder, **{**pipes, **how})
 
@@ -101,19 +101,21 @@ class Slurm:
         return (host or self.hosts[0]).run(argv, SECONDS, env=self.environment, cwd=self.folder, **how)
 
     def state(self, job: object) -> str:
-        """As `scontrol show job` says it: RUNNING, COMPLETED, FAILED, CANCELLED."""
+        """Return the state in `scontrol show job`, such as RUNNING, COMPLETED, FAILED or CANCELLED."""
         text = self.run("scontrol", "--oneliner", "show", "job", job).stdout
         return dict(word.partition("=")[::2] for word in text.split()).get("JobState", "")
 
     def hurry(self, job: object) -> None:
-        """Has a job begin now that Slurm holds back, as it does for two minutes after every requeue, be it one of Slurm's own. A start
-        that meets what is left of the one before fails, and Slurm says no more of it than exit code 1."""
+        """Let a requeued job begin now; Slurm holds it back for two minutes.
+
+        Waits for old steps: a start that meets steps of the start before fails with exit code 1 and no other message.
+        """
         if self.state(job) == "PENDING" and not self._steps():
-            self.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # which fails where it has begun meanwhile
+            self.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # fails if the job has begun meanwhile
 
     def close(self) -> None:
-        """One after the other, munged last: the others speak through it until they have ended. Before that, what steps leave to do."""
-        with contextlib.suppress(TimeoutError):  # whoever made the hosts says what is left
+        """Wait for steps, then end the daemons one by one, munged last: the others need it until their end."""
+        with contextlib.suppress(TimeoutError):  # the owner of the hosts reports what is left
             wait_until(lambda: not self._steps(), "steps are left", SECONDS)
         while self._daemons:
             daemon = self._daemons.pop()
@@ -162,5 +164,5 @@ class Slurm:
     def _all_idle(self) -> bool:
         ended = [daemon for daemon in self._daemons if daemon.poll() is not None]
         assert not ended, f"{ended[0].args!r} ended with {ended[0].returncode}; its log is in {self.folder}"
-        said = self.run("sinfo", "--noheader", "--format=%T %D").stdout.split()
-        return said == ["idle", str(len(self.hosts))]
+        state = self.run("sinfo", "--noheader", "--format=%T %D").stdout.split()
+        return state == ["idle", str(len(self.hosts))]

@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a deadline: nothing here sleeps for a time and hopes."""
+"""Waiting for a condition, with a deadline; nothing sleeps for a fixed time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-DEADLINE_S = 60.0  # of every wait: far more than a slow machine needs, so that reaching it is a defect
+DEADLINE_S = 60.0  # of every wait: far more than a slow machine needs, so a timeout is a defect
 LOOK_AGAIN_S = 0.01
-SOON_S, LATER_S = 0.05, 0.5  # at most, between looks at what is there, and between those that ask other programs
-LOWEST, HIGHEST = 20000, 29000  # of ports: below what launchers have unless told (29500), and below what the kernel gives (32768 and more)
+SOON_S, LATER_S = 0.05, 0.5  # longest pauses between cheap checks, and between checks that ask other programs
+LOWEST, HIGHEST = 20000, 29000  # ports: below the launchers' default (29500) and below the kernel's ephemeral ports (32768 and more)
 
 
 def sleep_until(condition: Callable[[], Any], what: str | Callable[[], str], timeout: float = DEADLINE_S) -> Any:
-    """The first true value of condition. Fails, saying what was waited for, when there is none in time."""
+    """Return the first true value of `condition`. Raise AssertionError with `what` after `timeout` seconds."""
     began = time.monotonic()
     while True:
         value = condition()
@@ -26,7 +26,7 @@ def sleep_until(condition: Callable[[], Any], what: str | Callable[[], str], tim
 
 
 def pause(began: float, at_most: float) -> None:
-    """Before another look: the longer, the longer the wait has been."""
+    """Sleep before the next check: 5 % of the time since `began`, at most `at_most` seconds."""
     time.sleep(min(at_most, max(LOOK_AGAIN_S, (time.monotonic() - began) / 20)))
 
 

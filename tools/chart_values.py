@@ -1,8 +1,11 @@
-"""Writes values.yaml, values.schema.json and keys.json of the charts, and the table in README.md of charts/ranklaunch.
+"""Write values.yaml, values.schema.json and keys.json of the charts, and the table in README.md of charts/ranklaunch.
 
-Those of charts/ranklaunch come from the table of a job's specification, so that the chart and `ranklaunch spec` have the same keys; those
-of charts/ranklaunch-runtimes from tools/runtime_values.py. Templates that both have are copied there:
-`python tools/chart_values.py`, or with --check to be told of what is stale.
+The values of charts/ranklaunch come from the table of a job's specification (ranklaunch.specs.model), so that the chart and
+`ranklaunch spec` have the same keys. Those of charts/ranklaunch-runtimes come from tools/runtime_values.py. Templates that both charts
+use are copied from charts/ranklaunch.
+
+    python tools/chart_values.py            write the files
+    python tools/chart_values.py --check    write nothing; name stale files and exit with 1
 """
 
 from __future__ import annotations
@@ -25,17 +28,17 @@ OF_RUNTIMES = places.module("tools/runtime_values.py")
 OF_VARIABLES = places.module("tools/spec_variables.py")
 CHARTS = places.ROOT / "charts"
 CHART, RUNTIMES = CHARTS / "ranklaunch", CHARTS / "ranklaunch-runtimes"
-# Of platforms that no chart is for.
+# Values of platforms for which there is no chart.
 LEFT_OUT = ("modelarts", "slurm", *model.OF_CLOUDS, *model.BY_SCRIPT, "cloud", "batch")
-OF_TEMPLATES = ("mode",)  # whose words templates/_validate.tpl judges: Helm would not say which one is meant
-SHAPES_OF_TEMPLATES = ("env", "image")  # often written as Kubernetes has them: templates/_keys.tpl says what is meant
+OF_TEMPLATES = ("mode",)  # legal words checked by templates/_validate.tpl, which suggests a correction; Helm's schema would not
+SHAPES_OF_TEMPLATES = ("env", "image")  # often written in Kubernetes' shape; templates/_keys.tpl names the right one
 HEADER = """\
 # Values of one training run. Made by tools/chart_values.py from the table that `ranklaunch spec` reads too; do not edit.
-# A name that is not here is refused, and so is null.
+# Unknown names and null values are refused.
 """
 HEADER_OF_RUNTIMES = """\
 # Values of the runtimes. Made by tools/chart_values.py from tools/runtime_values.py; do not edit.
-# A name that is not here is refused, and so is null.
+# Unknown names and null values are refused.
 """
 ITEMS = {keys.TEXTS: {"type": "string"}, keys.WHOLES: {"type": "integer"}, keys.OBJECTS: {"type": "object"}}
 
@@ -81,13 +84,13 @@ def _default(key: Key) -> object:
     return list(key.default) if isinstance(key.default, tuple) else key.default
 
 
-# values.schema.json: types and ranges alone. What else is wrong, Helm would tell by patterns and rules of the schema; templates/_keys.tpl
-# says it in words, from keys.json.
+# values.schema.json: types and ranges only. For other faults Helm would quote patterns of the schema; templates/_keys.tpl reports them in
+# words, from keys.json.
 
 
 def schema(kind: type, chart: str) -> Schema:
     made = {"$schema": "http://json-schema.org/draft-07/schema#", "title": f"values of the chart {chart}", **_group(kind)}
-    made["properties"]["global"] = {"type": "object", "description": "Helm's own, for charts that contain this one; not used"}
+    made["properties"]["global"] = {"type": "object", "description": "reserved by Helm for charts that contain this one; not used"}
     return made
 
 
@@ -98,7 +101,7 @@ def _group(kind: type) -> Schema:
     }
     for name in SHAPES_OF_TEMPLATES:
         properties.get(name, {}).pop("type", None)
-    # Required, for Helm takes a value that is null out before it looks here: the default would be lost without a word.
+    # Required: Helm removes a null value before it validates, and the default would be lost silently.
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
@@ -128,7 +131,7 @@ def _kind(key: Key) -> Schema:
 
 
 def known(kind: type) -> Schema:
-    """Return the keys of a chart for its templates: their names, the forms of their values, and the words of other tools for them."""
+    """Return the tables of keys.json: names of a chart's keys, forms of their values, and names that other tools use for them."""
     there = [path for path in keys.paths(kind) if not _foreign(path)]
     table = {path: key for path, key in keys.every(kind) if not _foreign(path)}
     meant = {word: advice for word, advice in familiar.FAMILIAR.items() if re.match("[A-Za-z.]*|left out", advice)[0] in (*there, "left")}

@@ -1,4 +1,4 @@
-"""Checks every link of the finished site: the file is there, and the element with the id that an anchor names.
+"""Check every link of the built site: the file exists, and so does the element with the anchor's id.
 
 python tools/check_site.py build/site
 """
@@ -16,7 +16,7 @@ _LINKS = {"a": "href", "link": "href", "img": "src", "script": "src", "source": 
 
 
 class Page(HTMLParser):
-    """ids: of all elements. links: addresses in the order of the page."""
+    """A page's ids of elements, and its links in their order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def broken(folder: Path) -> Iterator[str]:
 
 
 def _reason(link: str, name: str, pages: dict[str, Page], folder: Path) -> str:
-    """Return why a link is broken, "" for a link that leads somewhere."""
+    """Return the reason why a link is broken; "" for a good one."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return ""

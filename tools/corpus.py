@@ -1,6 +1,6 @@
-"""How often the catalogue of known errors is right: `make corpus` asks it of each output in tests/corpus.
+"""Print how often the catalogue of known errors is right on the outputs in tests/corpus: `make corpus`.
 
-`tools/corpus.py judged2` asks of that folder alone.
+`tools/corpus.py judged2` uses that folder alone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ranklaunch import catalogue
 
 CORPUS = Path(__file__).resolve().parent.parent / "tests" / "corpus"
 JUDGED = ("judged", "judged2", "judged3")
-MADE = "made"  # failures that were made to happen
-TAIL = "%%% "  # begins each tail of a file that has many, with its name
+MADE = "made"  # outputs of tools/make_failures.py
+TAIL = "%%% "  # begins the line with the name of each output, in a file with several
 KINDS = ("cause", "consequence", "stopped")
 UNKNOWN = "not recognised"
 
 
 @dataclass(frozen=True)
 class Case:
-    """An output, with what is known of it (quiet ones have a source alone)."""
+    """An output with its label. Outputs of quiet runs have no label."""
 
     name: str
     text: str
@@ -34,7 +34,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the catalogue told of a case."""
+    """The catalogue's answer for a case."""
 
     case: Case
     kind: str
@@ -60,7 +60,7 @@ def read_all(folder: str, corpus: Path = CORPUS) -> list[Case]:
 
 
 def tails(whole: Case) -> list[Case]:
-    """Those of a file that has many, which begin with a line of their name; else it alone."""
+    """Split a file with several outputs, each below a line TAIL NAME; return other files as they are."""
     first, *more = f"\n{whole.text}".split(f"\n{TAIL}")
     parts = [("start", "", first), *(part.partition("\n") for part in more)]
     return [replace(whole, name=f"{whole.name}/{name}", text=text) for name, _, text in parts if text.strip()] if more else [whole]
@@ -72,7 +72,7 @@ def ask(case: Case) -> Answer:
 
 
 def false_alarms(answers: list[Answer]) -> list[Answer]:
-    """Quiet runs of which anything is told."""
+    """Return the answers for quiet runs in which the catalogue recognised anything."""
     return [answer for answer in answers if answer.kind != UNKNOWN]
 
 
@@ -80,15 +80,15 @@ def report(judged: list[Answer], quiet: list[Answer], folder: str = "judged") ->
     lines = [_total(folder, judged), ""]
     families = sorted({answer.case.family for answer in judged})
     lines += [_total(family, [answer for answer in judged if answer.case.family == family]) for family in families]
-    lines += ["", "what it was     told as: " + "".join(f"{kind:>16}" for kind in (*KINDS, UNKNOWN))]
+    lines += ["", "label     recognised as: " + "".join(f"{kind:>16}" for kind in (*KINDS, UNKNOWN))]
     counts = Counter((answer.case.kind, answer.kind) for answer in judged)
-    lines += [f"{kind:25}" + "".join(f"{counts[kind, told]:16}" for told in (*KINDS, UNKNOWN)) for kind in KINDS]
+    lines += [f"{kind:25}" + "".join(f"{counts[kind, answer]:16}" for answer in (*KINDS, UNKNOWN)) for kind in KINDS]
     alarms = false_alarms(quiet)
     if quiet:
         lines += ["", f"{'quiet':12}{len(quiet):5} outputs  {len(alarms):4} false alarms ({_share(alarms, quiet)})"]
     lines += [f"  {answer.case.name}: {answer.entry} ({answer.kind})" for answer in alarms]
-    lines += ["", "told wrongly:"]
-    lines += [f"  {a.case.name}: {a.entry} ({a.kind}), and it was a {a.case.kind}: {a.case.says}" for a in judged if a.wrong]
+    lines += ["", "wrong:"]
+    lines += [f"  {a.case.name}: {a.entry} ({a.kind}), expected {a.case.kind}: {a.case.says}" for a in judged if a.wrong]
     lines += ["", "not recognised:"]
     lines += [f"  {a.case.name} ({a.case.kind}): {a.case.says}" for a in judged if a.kind == UNKNOWN]
     return "\n".join(lines)
@@ -97,8 +97,8 @@ def report(judged: list[Answer], quiet: list[Answer], folder: str = "judged") ->
 def _total(name: str, answers: list[Answer]) -> str:
     right, wrong = [a for a in answers if a.right], [a for a in answers if a.wrong]
     unknown = len(answers) - len(right) - len(wrong)
-    told = f"{len(right):4} right ({_share(right, answers)})  {len(wrong):4} wrong ({_share(wrong, answers)})  {unknown:4} {UNKNOWN}"
-    return f"{name:12}{len(answers):5} outputs  {told}"
+    shares = f"{len(right):4} right ({_share(right, answers)})  {len(wrong):4} wrong ({_share(wrong, answers)})  {unknown:4} {UNKNOWN}"
+    return f"{name:12}{len(answers):5} outputs  {shares}"
 
 
 def _share(some: list[Answer], answers: list[Answer]) -> str:
@@ -107,7 +107,7 @@ def _share(some: list[Answer], answers: list[Answer]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", choices=(*JUDGED, MADE), help="a judged set in tests/corpus (all of them, and the quiet runs)")
+    parser.add_argument("folder", nargs="?", choices=(*JUDGED, MADE), help="a folder of tests/corpus (default: all, and the quiet runs)")
     only = parser.parse_args().folder
     quiet = [] if only else [ask(case) for case in read_all("quiet")]
     folders = (only,) if only else (*JUDGED, MADE)

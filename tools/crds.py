@@ -1,8 +1,11 @@
-"""Fetches the definitions of the engines' resources, by which tests of charts and specifications judge: `python tools/crds.py [FOLDER]`.
+"""Download the engines' CustomResourceDefinitions, against which the tests of charts and specifications validate.
 
-Without FOLDER they go to the folder crds beside the repository, where the tests look for them. They are from the projects' own repositories
-on GitHub, in the versions that the tests were written against. `--from URL` takes another server than raw.githubusercontent.com.
-`python tools/crds.py --hint` fetches nothing, and says how to where they are missing.
+    python tools/crds.py [--from URL] [FOLDER]
+    python tools/crds.py --hint
+
+FOLDER is by default the folder crds beside the repository, where the tests look for them. The files come from the projects' own
+repositories on GitHub, in the versions that the tests were written against. --from names another server than raw.githubusercontent.com.
+--hint downloads nothing; it prints the command if the definitions are missing.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from testbench.judges import schemas
 from testbench.places import ROOT
 
 SERVER = "https://raw.githubusercontent.com"
-# A definition's name without .yaml: owner/name/version of the repository, and the path there. MindCluster brings Volcano 1.9.
+# By the file's name without .yaml: owner/name/version of the repository, and the path in it. MindCluster ships Volcano 1.9.
 _TRAINER = ("kubeflow/trainer/8c0f5059bd51ec3ba6d6a6a7b2e1471de7bc13b3", "manifests/base/crds")
 PLACES = {
     "batch.volcano.sh_jobs.v1.9.0": ("volcano-sh/volcano/v1.9.0", "config/crd/volcano/bases/batch.volcano.sh_jobs.yaml"),
@@ -39,14 +42,14 @@ PLACES = {
     },
 }
 HINT = """\
-The definitions of the engines' resources are not here, so tests that judge by them are left out. To fetch them:
+The engines' CustomResourceDefinitions are missing, so tests that need them are skipped. To download them:
   .venv/bin/python tools/crds.py
 """
 TIMEOUT_S = 30
 
 
 def fetch(server: str, folder: Path) -> list[str]:
-    """Write each definition into the folder. Return what went wrong."""
+    """Write each definition into the folder. Return a line for each that failed."""
     folder.mkdir(parents=True, exist_ok=True)
     wrong = []
     for name, (repository, path) in PLACES.items():
@@ -58,14 +61,14 @@ def fetch(server: str, folder: Path) -> list[str]:
             wrong.append(f"{url}: {error}")
             continue
         if not text:
-            wrong.append(f"{url}: it holds no CustomResourceDefinition")
+            wrong.append(f"{url}: no CustomResourceDefinition in this file")
             continue
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     return wrong
 
 
 def definitions(text: str) -> str:
-    """Return the documents that are definitions: an operator's file has its Deployment too."""
+    """Return the CustomResourceDefinitions of a file; an operator's file has other objects too."""
     parts = (part.strip("\n") for part in ("\n" + text).split("\n---"))
     return "\n---\n".join(part for part in parts if "\nkind: CustomResourceDefinition\n" in f"\n{part}\n") + "\n" * ("kind: Custom" in text)
 

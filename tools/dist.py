@@ -8,7 +8,7 @@ The steps need no account:
 1. Compare the version of the package with those of the charts and, for a release, with the tag and CHANGELOG.md.
 2. Build both files twice, from copies of the tracked files in different folders, umasks and time zones: the bytes must be equal.
 3. Validate the metadata that an index reads.
-4. Install the wheel with pip, pipx and uv for each Python of this machine from 3.9 on, and run `ranklaunch --version` (--build-only: not).
+4. Unless --build-only: install the wheel with pip, pipx and uv for each Python of this machine from 3.9 on; run `ranklaunch --version`.
 
 Step 4 needs a package index once, for Jinja2, PyYAML, pipx and uv; the installations themselves use the downloaded wheels.
 """
@@ -34,8 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OLDEST = 9  # of Python 3
 NEWEST = 20
 UV = "uv==0.13.9"
-NEEDED = ("jinja2>=3.1", "PyYAML>=6", "pip")  # pip: pipx wants a newer one than that of a new environment
-MOST_BYTES = 20 << 20  # a file of the tree that grows into the wheel by mistake is noticed before the index refuses it
+NEEDED = ("jinja2>=3.1", "PyYAML>=6", "pip")  # pip: pipx needs a newer one than a new environment has
+MOST_BYTES = 20 << 20  # notices a large file in the wheel before the index refuses it
 TIMEOUT_S = 600
 
 
@@ -53,7 +53,7 @@ def version(root: Path = ROOT) -> str:
 
 
 def check_charts(root: Path = ROOT) -> None:
-    """Charts are published with the package, under its version."""
+    """Raise ReleaseError if a chart has another version than the package: both are published together."""
     for chart in sorted((root / "charts").glob("*/Chart.yaml")):
         stated = re.findall(r'^(version|appVersion): "?([^"\n]*)"?$', chart.read_text(encoding="utf-8"), re.MULTILINE)
         if dict(stated) != {"version": version(root), "appVersion": version(root)}:
@@ -89,7 +89,7 @@ def notes(tag: str, root: Path = ROOT) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """Circumstances of a build that its result must not depend on."""
+    """Circumstances that must not change the result of a build."""
 
     folder: str
     umask: int
@@ -107,7 +107,7 @@ def build_twice(out: Path, root: Path = ROOT) -> list[Path]:
             tree = Path(folder, str(number), setting.folder)
             copy_tree(source, names, tree, setting.umask)
             built.append(_build(tree, Path(folder, str(number), "dist"), setting))
-            source = tree  # not the root: somebody may be editing it
+            source = tree  # not the root, which may change meanwhile
         for one, other in zip(*built):
             if one.name != other.name or digest(one) != digest(other):
                 msg = f"{one.name} is not reproducible: two builds of the same files differ in\n{differences(one, other)}"
@@ -122,7 +122,7 @@ def sources(root: Path) -> list[str]:
     """List the tracked files; in a source distribution, which has no git, all files."""
     if (root / ".git").exists():
         names = filter(None, output("git", "ls-files", "-z", cwd=root).split("\0"))
-        return [name for name in names if os.path.lexists(root / name)]  # one may be removed, but not committed yet
+        return [name for name in names if os.path.lexists(root / name)]  # a file may be deleted, but not committed yet
     made = {"__pycache__", "build", "dist", "runs", "ranklaunch-logs"}
     return [
         str(path.relative_to(root))
@@ -184,7 +184,7 @@ def _members(path: Path) -> Iterator[tuple[str, tuple[object, ...]]]:
 
 
 def check_metadata(files: Sequence[Path]) -> None:
-    """Validate as an index does; both files must say the same."""
+    """Validate the metadata as an index does. Raise ReleaseError if it is wrong, or differs between the files."""
     from packaging.metadata import Metadata
 
     texts = [_metadata(path) for path in files]
@@ -199,7 +199,7 @@ def check_metadata(files: Sequence[Path]) -> None:
             msg = f"{path.name}: its metadata is of {found.name} {found.version} with a page of {found.description_content_type}"
             raise ReleaseError(msg)
         if path.stat().st_size > MOST_BYTES:
-            msg = f"{path.name} has {path.stat().st_size} bytes, expected at most {MOST_BYTES}: what got into it?"
+            msg = f"{path.name} has {path.stat().st_size} bytes, expected at most {MOST_BYTES}: look for a large file in it"
             raise ReleaseError(msg)
     if email.message_from_bytes(texts[0]).items() != email.message_from_bytes(texts[1]).items():
         msg = "wheel and source distribution differ in their metadata"
@@ -220,7 +220,7 @@ def _metadata(path: Path) -> bytes:
 
 
 def pythons() -> dict[str, str]:
-    """Return a Python of each version from 3.9 on: the running one, else that of PATH, else of pyenv. A shim may answer nothing."""
+    """Return a Python of each version from 3.9 on: the running one, else from PATH, else from pyenv. A shim that fails is skipped."""
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = {}
     for name in (f"3.{minor}" for minor in range(OLDEST, NEWEST)):
@@ -253,7 +253,7 @@ def check_installs(wheel: Path) -> None:
 
 def _install(wheel: Path, python: str, place: Path, uv: Path) -> None:
     """Download with pip what the three need, and install with each from these wheels alone."""
-    # Not one pipx for all: the newest one that this Python can run, with such a pip.
+    # One pipx for each Python: the newest that it can run, with a suitable pip.
     pip = environment(python, place / "tool", "pipx")
     links = place / "wheels"
     output(*pip, "download", "-q", "-d", str(links), *NEEDED)
@@ -278,7 +278,7 @@ def environment(python: str, folder: Path, requirement: str) -> tuple[str, ...]:
 
 
 def bare(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment of somebody who has set nothing."""
+    """Return the environment of a user who has set no variables."""
     return {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **(more or {})}
 
 
@@ -302,7 +302,7 @@ def say(text: str) -> None:
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Build wheel and source distribution, and check them.", allow_abbrev=False)
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the two files (default: dist)")
-    parser.add_argument("--tag", help="tag of the release, as v0.2.0: it must fit the version, and CHANGELOG.md must have the page")
+    parser.add_argument("--tag", help="tag of the release, such as v0.2.0: it must match the version, and CHANGELOG.md must have its page")
     parser.add_argument("--build-only", action="store_true", help="install nothing, and ask no package index")
     parser.add_argument("--notes", metavar="TAG", help="print the page of that version in CHANGELOG.md, and build nothing")
     options = parser.parse_args(words)

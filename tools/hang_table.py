@@ -1,4 +1,4 @@
-"""Prints tables of what tests/cluster/test_hangs.py and test_default_hangs.py have noted: FILE, a line of JSON for each run of a program.
+"""Print tables of the results of tests/cluster/test_hangs.py and test_default_hangs.py. FILE has a line of JSON for each run of a program.
 
 RANKLAUNCH_HANG_TABLE=FILE .venv/bin/pytest -m "table or not table" tests/cluster/test_hangs.py tests/cluster/test_default_hangs.py
 .venv/bin/python tools/hang_table.py FILE
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
 
 def defaults(runs: list[Run]) -> Iterator[str]:
-    """Yield the jobs with default settings: a row for each method, a column for each place, with the moment and how it came out."""
+    """Yield the table of jobs with default settings: a row for each method, a column for each place of the hang."""
     cells = [(*run["default"].split(" ", 5), run) for run in runs if "default" in run]
     places = sorted({place for *_, place, _ in cells})
     if cells:
@@ -49,7 +49,7 @@ def defaults(runs: list[Run]) -> Iterator[str]:
 
 
 def _cell(cell: tuple[Any, ...]) -> str:
-    """Nodes x ranks, the moment, and ✓ for an alarm, with the right rank if there is one to name; ✗ without."""
+    """Return "NODES x RANKS MOMENT ✓" for an alarm that names the right rank, if there is one to name; else with ✗."""
     _, nodes, _, slots, moment, _, run = cell
     return f"{nodes} x {slots} {moment} {'✓' if run['seen'] and (run['names'] is None or _is_right(run)) else '✗'}"
 
@@ -71,14 +71,14 @@ def table(runs: list[Run]) -> Iterator[str]:
 
 
 def _named(alarms: list[Run]) -> str:
-    told = [f"rank {', '.join(map(str, run['named']))}" if run["named"] else "symmetric" for run in alarms]
-    return "; ".join(f"{text}: {told.count(text)}" for text in dict.fromkeys(told))
+    verdicts = [f"rank {', '.join(map(str, run['named']))}" if run["named"] else "symmetric" for run in alarms]
+    return "; ".join(f"{text}: {verdicts.count(text)}" for text in dict.fromkeys(verdicts))
 
 
 def _seconds(alarms: list[Run]) -> str:
-    """At most."""
-    found = [run["evidence_s"] for run in alarms if run["evidence_s"] is not None]
-    return f"{max(found):.1f} s" if found else ""
+    """Return the longest time until the evidence of all nodes was there; "" if no run has one."""
+    times = [run["evidence_s"] for run in alarms if run["evidence_s"] is not None]
+    return f"{max(times):.1f} s" if times else ""
 
 
 def _is_right(run: Run) -> bool:

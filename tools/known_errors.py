@@ -1,5 +1,7 @@
-"""Writes src/ranklaunch/catalogue/known.json: the entries of catalogue/*.toml in the order in which they are tried, in the form that every
-Python reads fast: the fields of ranklaunch.catalogue.entry.KnownError that are not as usual."""
+"""Write src/ranklaunch/catalogue/known.json: the entries of catalogue/*.toml in the order in which they are tried.
+
+JSON, because every Python reads it fast. Fields of ranklaunch.catalogue.entry.KnownError that have their default are left out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "catalogue"
 PATH = ROOT / "src" / "ranklaunch" / "catalogue" / "known.json"
-# The order in which families are tried on a line. What stands nearest to the hardware says most.
+# The order in which families are tried on a line: those nearest to the hardware are the most specific.
 FAMILIES = (
     "hccl",
     "ascend",
@@ -56,12 +58,12 @@ def data(name: str) -> dict[str, Any]:
 
 
 def by_family() -> dict[str, list[KnownError]]:
-    """As the files have them."""
+    """Return the entries of each family, in the order of its file."""
     return {found["family"]: of_family(found, STANDINGS) for found in map(data, FAMILIES)}
 
 
 def examples() -> dict[str, list[str]]:
-    """By the names of entries."""
+    """Return the example lines of each entry, by its name."""
     return {entry["name"]: entry.get("examples", []) for name in FAMILIES for entry in data(name)["entry"]}
 
 

@@ -1,7 +1,6 @@
-"""Makes the failures of tests/corpus/failures.toml happen, and keeps what they print in tests/corpus/made: outputs whose label is certain,
-because it is known what was done.
+"""Cause the failures of tests/corpus/failures.toml, and store their outputs in tests/corpus/made. The label of such an output is certain.
 
-`tools/make_failures.py [NAME...]`; without names, all. What the tools print differs with their versions, so it is made once and kept.
+`tools/make_failures.py [NAME...]`; without names, all. Outputs differ with the versions of the tools, so each is made once and kept.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MOST_LINES = 40
 
 
 class Failure(NamedTuple):
-    """name: FAMILY-NAME. script: of a shell, in an empty folder; python is this one."""
+    """A failure to cause. name: FAMILY-NAME. script: lines of bash, run in an empty folder; `python` is this Python."""
 
     name: str
     kind: str
@@ -37,7 +36,7 @@ class Failure(NamedTuple):
 
 
 def make(failure: Failure) -> str:
-    """What came of it: the name, and whether it says what it should."""
+    """Run a failure and store its output. Return "", or the reason why nothing was stored."""
     with tempfile.TemporaryDirectory() as folder:
         env = {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -49,32 +48,33 @@ def make(failure: Failure) -> str:
         try:
             done = subprocess.run(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST_S, check=False)
         except subprocess.TimeoutExpired:
-            return f"{failure.name}: it takes too long"
-        said = _neutral(done.stdout.decode(errors="replace"), folder)
-    if failure.says not in said or not done.returncode:
-        return f"{failure.name}: {done.returncode}, without {failure.says!r}:\n{said[-1500:]}"
+            return f"{failure.name}: not finished after {LONGEST_S} s"
+        output = _neutral(done.stdout.decode(errors="replace"), folder)
+    if failure.says not in output or not done.returncode:
+        return f"{failure.name}: exit code {done.returncode}, expected a failure with {failure.says!r} in its output:\n{output[-1500:]}"
     head = f"source: tools/make_failures.py\nfamily: {failure.name.partition('-')[0]}\nkind: {failure.kind}\nsays: {failure.says}\n"
-    (FOLDER / f"{failure.name}.txt").write_text(f"{head}exit: {done.returncode}\n\n{said}", encoding="utf-8")
+    (FOLDER / f"{failure.name}.txt").write_text(f"{head}exit: {done.returncode}\n\n{output}", encoding="utf-8")
     return ""
 
 
-def _neutral(said: str, folder: str) -> str:
+def _neutral(output: str, folder: str) -> str:
+    """Return an output without paths of this machine, and without the middle of a long one."""
     for real, shown in ((folder, "/work"), (str(Path(sys.executable).parent.parent), "/opt/venv"), (sys.base_prefix, "/usr")):
-        said = said.replace(real, shown)
-    said = re.sub(r"/\S*/site-packages/", "/opt/venv/lib/python3/site-packages/", said)
-    lines = [line[:400] for line in said.splitlines() if line.strip()]
+        output = output.replace(real, shown)
+    output = re.sub(r"/\S*/site-packages/", "/opt/venv/lib/python3/site-packages/", output)
+    lines = [line[:400] for line in output.splitlines() if line.strip()]
     return "\n".join(lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES // 4], *lines[-MOST_LINES * 3 // 4 :]]) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="of failures")
+    parser.add_argument("names", nargs="*", help="names of failures; default: all")
     names = parser.parse_args().names
     failures = [Failure(**fields) for fields in tomllib.loads(FAILURES.read_text(encoding="utf-8"))["failure"]]
     chosen = [failure for failure in failures if not names or failure.name in names]
     FOLDER.mkdir(exist_ok=True)
     with ThreadPoolExecutor(2) as pool:
-        missed = [said for said in pool.map(make, chosen) if said]
+        missed = [reason for reason in pool.map(make, chosen) if reason]
     print("\n".join([*missed, f"{len(chosen) - len(missed)} of {len(chosen)} made"]))
     return 1 if missed else 0
 

@@ -1,13 +1,13 @@
-"""Breaks one line at a time of the launchers, platforms and templates, in a copy of the tree, and says which test notices.
+"""Break one line at a time of the launchers, platforms and templates, in a copy of the tree, and print which test notices.
 
     .venv/bin/python tools/mutations.py [--golden] [WORD...]
 
-Words choose mutations by what is in their file's name or reason. Golden files come first, then the adapter's own tests, then all that
-are of adapters: each only for what those before it miss.
-Exits with 1 where a mutation survives. Tests that are made shorter must still catch all of these: run it before and after.
+A WORD chooses the mutations whose file name or reason contains it. Golden files run first, then the adapter's own tests, then all tests of
+adapters: each stage only for mutations that the stages before missed.
+The exit code is 1 if a mutation survives. Shortened tests must still catch all mutations: run this before and after.
 
---golden runs the golden files alone, and lists for each mutation all cases that notice it, then the cases without which one would be
-missed: a case that is not among these may go, if it shows nothing that a reader needs.
+--golden runs only the golden files. It lists for each mutation all cases that notice it, then the needed cases: without one of these, a
+mutation would be missed. Any other case may be deleted if no reader needs it as an example.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not training
 
 
 class Mutation(NamedTuple):
-    """place: a file below adapters/ or templates/; an adapter's may stand deeper than it is given here. old: there exactly once."""
+    """A change of one line. place: file below adapters/ (any deeper folder too) or templates/. old: text that occurs exactly once there."""
 
     place: str
     old: str
@@ -196,7 +196,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
 ))
 # fmt: on
 
-_TREES: list[Path] = []  # of this process of the pool: its copy
+_TREES: list[Path] = []  # the copy that this worker process breaks
 
 
 def main(words: list[str]) -> int:
@@ -218,7 +218,7 @@ def main(words: list[str]) -> int:
 
 
 def _copy(folder: str) -> None:
-    """The tree, but for hidden files at its top."""
+    """Copy the tree, without hidden files at its top, for this worker process."""
     copy = Path(tempfile.mkdtemp(dir=folder))
     for path in ROOT.iterdir():
         if path.is_dir() and not path.name.startswith("."):
@@ -249,7 +249,7 @@ def _first_test(mutation: Mutation) -> list[str]:
 
 
 def _golden_cases(mutation: Mutation) -> list[str]:
-    """The golden cases that catch it, each as ADAPTER/CASE."""
+    """Return the golden cases that fail on the mutant, each as ADAPTER/CASE."""
     with _broken(mutation):
         return [re.sub(r".*\[(.*)\]", r"\1", test) for test in _failures(GOLDEN)]
 
@@ -262,7 +262,7 @@ def _stages(place: str) -> Iterator[tuple[str, ...]]:
 
 
 def path_of(tree: Path, place: str) -> Path:
-    """Of files of one name, the one nearest to the top: what adapters share may stand in a folder of its own."""
+    """Return the file of a mutation in a tree. Of several files of that name, take the one nearest to the top."""
     if place.startswith("templates/"):
         return tree / place
     kind, name = place.split("/", 1)
@@ -270,7 +270,7 @@ def path_of(tree: Path, place: str) -> Path:
 
 
 def _failures(tests: tuple[str, ...], *options: str) -> list[str]:
-    # No bytecode: of a file that is changed twice within a second, that of the first change would be taken.
+    # No bytecode: if a file changes twice within a second, Python would use the bytecode of the first change.
     env = {**os.environ, "PYTHONPATH": str(_TREES[0] / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", *options, *OPTIONS, *tests]
     done = subprocess.run(command, cwd=_TREES[0], env=env, capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
-"""Measures the pages: words written by hand, the longest sentence, the longest paragraph.
+"""Measure the pages: words written by hand, the longest sentence, the longest paragraph.
 
 python tools/pages.py            all pages of docs/, the most words first
-python tools/pages.py PAGE...    these, with every sentence and paragraph that is too long
+python tools/pages.py PAGE...    these pages, with every sentence and paragraph that is too long
 """
 
 from __future__ import annotations

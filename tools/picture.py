@@ -1,4 +1,4 @@
-"""Makes docs/pictures/report.png: the report of a job that fails, as a browser shows it. The job is real: two nodes with two ranks each.
+"""Make docs/pictures/report.png: the report of a failed job in a browser. The job really runs, with two nodes of two ranks.
 
 .venv/bin/python tools/picture.py    needs chromium
 """
@@ -34,7 +34,7 @@ time.sleep(60)
 def main() -> int:
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not browser:
-        sys.stderr.write("expected chromium on PATH\n")
+        sys.stderr.write("picture.py: expected chromium on PATH; install it\n")
         return 2
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""Writes adapters/platforms/platforms.json: the rows of platforms.toml in the form that every Python reads."""
+"""Write adapters/platforms/platforms.json from platforms.toml: Python before 3.11 reads no TOML."""
 
 from __future__ import annotations
 

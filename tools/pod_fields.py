@@ -1,9 +1,9 @@
-"""Writes src/ranklaunch/specs/kubernetes/fields.py: the fields of a pod's objects, from Kubernetes' own schemas.
+"""Write src/ranklaunch/specs/kubernetes/fields.py: the fields of a pod's objects, from Kubernetes' own schemas.
 
 .venv/bin/python tools/pod_fields.py            write it
-.venv/bin/python tools/pod_fields.py --check    write nothing; say whether it is stale, and exit with 1
+.venv/bin/python tools/pod_fields.py --check    write nothing; exit with 1 if it is stale
 
-The schemas come with kubernetes-validate (the extra charts). They do not have the words that are legal in a field: those are here.
+The schemas come with kubernetes-validate (the extra charts). They lack the legal words of fields, so LEGAL below has them.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import Any
 
 VERSION = "1.35"
 PAGE = Path(__file__).resolve().parent.parent / "src" / "ranklaunch" / "specs" / "kubernetes" / "fields.py"
-# What users give, and what that is made of.
+# Types of the objects that users write; their parts follow.
 ROOTS = (
     "Affinity", "Container", "EnvFromSource", "EnvVar", "PodTemplate", "Toleration", "Volume", "VolumeMount",
 )  # fmt: skip
-# Of a pod's spec: what is given by no other value, and does not undo what a job needs.
+# Fields of a pod's spec that no other value sets and that cannot break a job.
 POD_TEMPLATE = (
     "dnsConfig", "dnsPolicy", "hostAliases", "hostIPC", "hostPID", "hostUsers", "nodeName", "preemptionPolicy", "runtimeClassName",
     "schedulingGates", "securityContext", "shareProcessNamespace", "topologySpreadConstraints",
 )  # fmt: skip
 SCALARS = {"Quantity": "quantity", "IntOrString": "word", "Time": "string"}
-# What the API server asks for besides: objects are named, and by names that objects can have.
+# Names that the API server also requires, in the form of names of objects.
 NAMES = (
     "ConfigMapEnvSource.name", "ConfigMapKeySelector.name", "ConfigMapProjection.name", "ConfigMapVolumeSource.name",
     "PersistentVolumeClaimVolumeSource.claimName", "SecretEnvSource.name", "SecretKeySelector.name", "SecretProjection.name",
     "SecretVolumeSource.secretName",
 )  # fmt: skip
 ASKED_FOR = (*NAMES, "Container.image")
-ANYTHING = ("ObjectMeta",)  # of templates within, which nobody writes here
+ANYTHING = ("ObjectMeta",)  # metadata of inner templates: not checked
 LEGAL = {
     "Container.imagePullPolicy": "Always IfNotPresent Never",
     "Container.restartPolicy": "Always",

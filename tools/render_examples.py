@@ -1,8 +1,7 @@
-"""Writes the folders k8s, modelarts, slurm, clouds and batch of examples/: what `ranklaunch spec` says for the command beside each
-file's name.
+"""Write the folders k8s, modelarts, slurm, clouds and batch of examples/: the output of `ranklaunch spec` with the options in COMMANDS.
 
 .venv/bin/python tools/render_examples.py            write them
-.venv/bin/python tools/render_examples.py --check    write nothing; name those that are stale and exit with 1
+.venv/bin/python tools/render_examples.py --check    write nothing; name stale files and exit with 1
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGE = "registry.example.com/team/train:1.0"
 TRAIN = "-- examples/ddp_digits.py --epochs 5"
 
-ON_HOSTS = ("slurm", "lsf", "pbs", "flux")  # without an image
+ON_HOSTS = ("slurm", "lsf", "pbs", "flux")  # kinds that need no image
 SETUP = '--set \'batch.setup=["module load cuda", "source .venv/bin/activate"]\''
 
 COMMANDS: dict[str, str] = {

@@ -1,4 +1,4 @@
-"""The values of charts/ranklaunch-runtimes, as ranklaunch.specs.model has those of charts/ranklaunch. tools/chart_values.py writes both."""
+"""Values of charts/ranklaunch-runtimes, in the form of ranklaunch.specs.model. tools/chart_values.py writes them into the chart."""
 
 from __future__ import annotations
 
@@ -22,80 +22,95 @@ FORMS = {
 @dataclass(frozen=True)
 class Gpu:
     enabled: bool = flag(True, "make the three runtimes for GPUs")
-    resource_name: str = text("nvidia.com/gpu", "resource that a node's GPUs are asked for by", pattern=PLUGGED)
-    devices_per_node: int = whole(8, 1, 1024, "how many of them a node has; a TrainJob's resourcesPerNode says another number")
+    resource_name: str = text("nvidia.com/gpu", "resource name of the GPUs", pattern=PLUGGED)
+    devices_per_node: int = whole(8, 1, 1024, "devices of each node; a TrainJob overrides it by resourcesPerNode")
     node_selector: Pairs = pairs("labels that a node must have", pattern=keys.RESOURCE)
-    tolerations: Objects = objects("tolerations, as Kubernetes has them", "Toleration")
+    tolerations: Objects = objects("tolerations of the pods, in Kubernetes' form", "Toleration")
 
 
 @dataclass(frozen=True)
 class Npu(Gpu):
     enabled: bool = flag(True, "make the three runtimes for Ascend NPUs")
-    resource_name: str = text("huawei.com/Ascend910", "resource that a node's NPUs are asked for by", pattern=PLUGGED)
+    resource_name: str = text("huawei.com/Ascend910", "resource name of the NPUs", pattern=PLUGGED)
 
 
 @dataclass(frozen=True)
 class Policies:
-    plain: bool = flag(True, "no policy of Trainer: ranklaunch chooses the method, or RANKLAUNCH_METHOD in the TrainJob's env does")
-    torch: bool = flag(True, "Trainer's torch policy: it tells nodes and devices; method torchrun")
-    mpi: bool = flag(True, "method mpirun, with ranklaunch's own SSH server on each node")
+    plain: bool = flag(
+        True, "runtime without a policy of Trainer: ranklaunch detects the method, or RANKLAUNCH_METHOD in the TrainJob's env names it"
+    )
+    torch: bool = flag(True, "runtime with Trainer's torch policy, which sets the numbers of nodes and devices; method torchrun")
+    mpi: bool = flag(True, "runtime for method mpirun, with ranklaunch's own SSH server on each node")
 
 
 @dataclass(frozen=True)
 class Image:
-    repository: str = text("", "image of TrainJobs that name none; empty: each must", pattern=IMAGE)
+    repository: str = text("", "image of TrainJobs that name none; empty: every TrainJob must name one", pattern=IMAGE)
     tag: str = text("", "tag of the image", pattern=keys.TAG)
     pull_policy: str = text("IfNotPresent", "when the image is pulled", "IfNotPresent", "Always", "Never")
-    pull_secrets: tuple[str, ...] = texts("names of Secrets to pull with", pattern=keys.NAMES)
+    pull_secrets: tuple[str, ...] = texts("names of Secrets with the registry's credentials", pattern=keys.NAMES)
 
 
 @dataclass(frozen=True)
 class Shm:
-    size_limit: str = text("", "size of the memory at /dev/shm; empty: what the pod's memory allows", pattern=keys.MEMORY)
+    size_limit: str = text("", "size of the memory at /dev/shm; empty: as much as the pod's memory allows", pattern=keys.MEMORY)
 
 
 @dataclass(frozen=True)
 class Scheduling:
     volcano_queue: str = text(
-        "", "gang by Volcano's scheduler, in this queue; empty: no gang, and the cluster's scheduler", pattern=keys.LABEL
+        "",
+        "queue of Volcano's scheduler, which starts the pods of a job as a gang; empty: no gang, and the cluster's scheduler",
+        pattern=keys.LABEL,
     )
     priority_class: str = text("", "PriorityClass of the pods", pattern=keys.NAMES)
 
 
 @dataclass(frozen=True)
 class Restart:
-    max_restarts: int = whole(0, 0, 1000, "how often a job is started anew after a failure. A TrainJob cannot say this itself")
-    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 76, 78), 1, 255, "exit codes after which it never is")
+    max_restarts: int = whole(
+        0, 0, 1000, "number of times that a job is restarted after a failure; 0: never. A TrainJob has no field for it"
+    )
+    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 76, 78), 1, 255, "exit codes after which a job is never restarted")
     on_eviction: str = text(
-        "", "what the loss of a pod to the cluster does; empty: restart where maxRestarts is above 0", "", "restart", "fail"
+        "",
+        "reaction when the cluster takes a pod away (eviction, preemption); empty: restart if maxRestarts is above 0",
+        "",
+        "restart",
+        "fail",
     )
 
 
 @dataclass(frozen=True)
 class Lifecycle:
-    ttl_seconds: int = whole(DAY, 0, 10_000_000, "a finished job is deleted after so many seconds; 0: never")
+    ttl_seconds: int = whole(DAY, 0, 10_000_000, "seconds until a finished job is deleted; 0: never")
     grace_period_seconds: int = whole(60, 10, 86400, "seconds from SIGTERM to SIGKILL of a pod; RANKLAUNCH_GRACE_S is 5 less")
 
 
 @dataclass(frozen=True)
 class Runtimes:
     name_prefix: str = text(
-        "ranklaunch", "what the runtimes' names begin with: ranklaunch-gpu, ranklaunch-gpu-torch, ranklaunch-gpu-mpi, and the same with "
+        "ranklaunch", "prefix of the runtimes' names: ranklaunch-gpu, ranklaunch-gpu-torch, ranklaunch-gpu-mpi, and the same with "
         "npu", pattern=PREFIX,
     )  # fmt: skip
     gpu: Gpu = group(Gpu)
     npu: Npu = group(Npu)
     runtimes: Policies = group(Policies)
     image: Image = group(Image)
-    env: Pairs = pairs("environment, name: text", pattern=keys.VARIABLE)
-    extra_env: Objects = objects("further environment, as Kubernetes' env: with valueFrom, and with $(NAME) for another", "EnvVar")
-    volumes: Objects = objects("volumes of the pods, as Kubernetes has them", "Volume")
-    volume_mounts: Objects = objects("where they are mounted, as Kubernetes has it", "VolumeMount")
-    init_containers: Objects = objects("containers that end before the program starts, as Kubernetes has them", "Container")
-    extra_containers: Objects = objects(
-        "containers beside the program, as Kubernetes has them: sidecars, which start before it and end after it", "Container"
+    env: Pairs = pairs("environment variables, as name: text", pattern=keys.VARIABLE)
+    extra_env: Objects = objects(
+        "further environment variables, in the form of Kubernetes' env: with valueFrom, and with $(NAME) for another variable", "EnvVar"
     )
-    pod_template: Mapping[str, object] = keys.an_object("further fields of the pods' spec, as the chart ranklaunch has them", "PodTemplate")
+    volumes: Objects = objects("volumes of the pods, in Kubernetes' form", "Volume")
+    volume_mounts: Objects = objects("mounts of volumes in the program's container, in Kubernetes' form", "VolumeMount")
+    init_containers: Objects = objects("containers that end before the program starts, in Kubernetes' form", "Container")
+    extra_containers: Objects = objects(
+        "containers beside the program, in Kubernetes' form; they become sidecars, which start before the program and end after it",
+        "Container",
+    )
+    pod_template: Mapping[str, object] = keys.an_object(
+        "further fields of the pods' spec, those of podTemplate in the chart ranklaunch", "PodTemplate"
+    )
     shm: Shm = group(Shm)
     scheduling: Scheduling = group(Scheduling)
     restart: Restart = group(Restart)

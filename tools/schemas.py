@@ -1,9 +1,9 @@
-"""Writes docs/schemas/, the JSON Schemas of what ranklaunch writes, from the types in ranklaunch.schemas and the table of events.
+"""Write docs/schemas/, the JSON Schemas of ranklaunch's files, from the types in ranklaunch.schemas and the table of events.
 
 .venv/bin/python tools/schemas.py            write them
-.venv/bin/python tools/schemas.py --check    write nothing; name those that are stale and exit with 1
+.venv/bin/python tools/schemas.py --check    write nothing; name stale files and exit with 1
 
-Needs Python 3.10 or newer, whose types can be asked for their parts.
+Needs Python 3.10 or newer (types.UnionType).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ranklaunch.verdict import events
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# By the name of the file. One that a command of its own writes, as a report, is here with its type.
+# Type of each document, by the name of its schema. The last two are not in ranklaunch.schemas.
 DOCUMENTS: Mapping[str, Any] = {
     **plan.DOCUMENTS,
     **verdict.DOCUMENTS,
@@ -39,13 +39,13 @@ DOCUMENTS: Mapping[str, Any] = {
     "report": Report,
     "platforms": user_rows.PlatformFile,
 }
-READ = (Row, Refusal)  # which people write: what has a default may be missing
+READ = (Row, Refusal)  # written by users: fields with a default may be missing
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]
 
 
-VERSIONS = {"plan": 2}  # of those that have had another
-EARLIER = ("plan-1.schema.json",)  # of files that older versions have written: stored as they were
+VERSIONS = {"plan": 2}  # of schemas whose version is not 1
+EARLIER = ("plan-1.schema.json",)  # schemas of files from older versions: kept, not generated
 
 
 def main(argv: Sequence[str], folder: Path = FOLDER) -> int:
@@ -75,7 +75,7 @@ def files() -> dict[str, str]:
 
 
 def document(name: str, kind: Any) -> Schema:
-    """Of a whole file, with the types that it is made of beside it."""
+    """Return the schema of a whole file, with the schemas of its parts in $defs."""
     parts = Parts()
     whole = {"oneOf": [parts.of(each) for each in typing.get_args(kind)]} if typing.get_origin(kind) is Union else parts.object(kind)
     return {**_head(name), **whole, **({"$defs": parts.found} if parts.found else {})}
@@ -86,14 +86,14 @@ def _head(name: str) -> Schema:
 
 
 class Parts:
-    """found: the types that were met, by name, as schemas."""
+    """Schemas of types. found: the schemas of all types referred to so far, by name."""
 
     def __init__(self) -> None:
         self.found: dict[str, Schema] = {}
         self._kinds: dict[str, Any] = {}
 
     def of(self, kind: Any) -> Schema:
-        """Of any type."""
+        """Return the schema of any type."""
         origin, args = typing.get_origin(kind), typing.get_args(kind)
         if kind is Any:
             return {}
@@ -110,17 +110,17 @@ class Parts:
         return self._reference(kind)
 
     def object(self, kind: Any) -> Schema:
-        """Of a closed one: a Value or a TypedDict."""
+        """Return the schema of a closed object: a dataclass or a TypedDict."""
         hints = typing.get_type_hints(kind)
         if dataclasses.is_dataclass(kind):
             names, required = fields.names(kind), _written(kind)
         else:
             names, required = tuple(hints), kind.__required_keys__
-        said, of_fields = described(kind, names)
-        properties = {name.rstrip("_"): {**self.of(hints[name]), **_saying(of_fields.get(name, ""))} for name in names}
+        whole, of_fields = described(kind, names)
+        properties = {name.rstrip("_"): {**self.of(hints[name]), **_description(of_fields.get(name, ""))} for name in names}
         return {
             "type": "object",
-            **_saying(said),
+            **_description(whole),
             "properties": properties,
             "required": [name.rstrip("_") for name in names if name in required],
             "additionalProperties": False,
@@ -142,18 +142,18 @@ class Parts:
         name = kind.__name__
         assert self._kinds.setdefault(name, kind) is kind, f"two types are called {name}"
         if name not in self.found:
-            self.found[name] = {}  # it may hold itself
+            self.found[name] = {}  # ends the recursion of a type that contains itself
             self.found[name] = self.object(kind)
         return {"$ref": f"#/$defs/{name}"}
 
 
 def _written(kind: type) -> Sequence[str]:
-    """Return the fields of a dataclass that are always there."""
+    """Return the fields of a dataclass that are always written."""
     names, usual = fields.names(kind), fields.defaults(kind) if kind in (*ends.WITHOUT_DEFAULTS, *READ) else {}
     return [name for name in names if name not in usual]
 
 
-def _saying(text: str) -> Schema:
+def _description(text: str) -> Schema:
     return {"description": text} if text else {}
 
 
@@ -161,7 +161,7 @@ def _saying(text: str) -> Schema:
 
 
 def described(kind: Any, names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """What the docstring of a type, and comments beside its fields, say of it and of its fields."""
+    """Return the description of a type and of each field, from its docstring and from comments at the fields."""
     text = " ".join((kind.__doc__ or "").split()) if not _has_own_constructor_doc(kind) else ""
     one = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     found = list(re.finditer(rf"(?:^|(?<=[.;] ))(?P<names>(?:{one})(?:(?:, | and )(?:{one}))*): ", text))
@@ -174,7 +174,7 @@ def described(kind: Any, names: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def _has_own_constructor_doc(kind: Any) -> bool:
-    """Of a type without a docstring, Python may make one up."""
+    """True if the docstring is the signature that Python generates for a class without one."""
     return "(" in (kind.__doc__ or "").partition(" ")[0]
 
 
@@ -185,7 +185,7 @@ def _json_words(text: str) -> str:
 
 
 def _comments(kind: Any, names: Sequence[str]) -> dict[str, str]:
-    """Beside a field, or above it."""
+    """Return comments beside a field or above it, by field."""
     found, above = {}, []
     for line in inspect.getsource(kind).splitlines():
         field = re.fullmatch(r"    (\w+): [^#]*(?:# (.*))?", line)
@@ -211,8 +211,8 @@ def _event(event: events.Event) -> Schema:
     fields = {field.name: _field(field) for field in (*events.COMMON, *event.fields)}
     return {
         "type": "object",
-        **_saying(_json_words(event.when)),
-        "properties": {**fields, "event": {"const": event.name, **_saying(fields["event"]["description"])}},
+        **_description(_json_words(event.when)),
+        "properties": {**fields, "event": {"const": event.name, **_description(fields["event"]["description"])}},
         "required": list(fields),
         "additionalProperties": False,
     }
@@ -220,7 +220,7 @@ def _event(event: events.Event) -> Schema:
 
 def _field(field: events.Field) -> Schema:
     kind = "array" if field.type is list else PLAIN[field.type]
-    return {"type": [kind, "null"] if field.may_be_null else kind, **_saying(_json_words(field.meaning))}
+    return {"type": [kind, "null"] if field.may_be_null else kind, **_description(_json_words(field.meaning))}
 
 
 if __name__ == "__main__":

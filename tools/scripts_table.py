@@ -1,6 +1,6 @@
-"""Writes docs/scripts.md, the table of start scripts that `make tables` has run: `tools/scripts_table.py RESULTS.xml`, as pytest writes it.
+"""Write docs/scripts.md, the table of start scripts that `make tables` has run: `tools/scripts_table.py RESULTS.xml` (pytest's --junitxml).
 
-Cells that these results do not have stay as the page has them.
+Cells without a result in the file keep their mark.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TESTS = {column: f"tests/launchers/test_start_scripts.py::test_on_{column}" for 
 INTRODUCTION = b"""\
 # Start scripts
 
-Made by `make tables`: start scripts and commands in the shape of public projects, each run by `ranklaunch run` on one node of two ranks and
-on two simulated nodes. Launchers are real; commands of projects (llamafactory-cli, swift and others) and wrappers (srun, apptainer) are
-stand-ins that do as the project does. Each trains exactly once with the right ranks, or is refused with exit code 78 and a line that works
-when it is pasted, which is run too. Refusals by words come before anything is started; the others when two ranks were seen to start their
-own.
+Made by `make tables`: start scripts and commands in the shape of public projects. `ranklaunch run` runs each on one node of two ranks and
+on two simulated nodes. Launchers are real. Commands of projects (llamafactory-cli, swift and others) and wrappers (srun, apptainer) are
+stand-ins that behave as the project does. Each script trains exactly once with the right ranks, or is refused with exit code 78 and a line
+to paste instead; that line is run too. A refusal by words comes before anything starts. The other refusals come when two ranks are seen to
+start ranks of their own.
 
-\u2713: it was so. \\u2717: it was not. ?: it has not run here yet. The scripts themselves are in tests/start_scripts.py.
+\u2713: as the cell says. \\u2717: not so. ?: not run here yet. The scripts themselves are in tests/start_scripts.py.
 
 """.decode("unicode_escape")
 
@@ -45,7 +45,7 @@ def start_scripts() -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", nargs="?", type=Path)
-    parser.add_argument("--check", action="store_true", help="only say whether the page has the rows that there are")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page has other rows")
     asked = parser.parse_args()
     old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     new = page({**stored(old), **(tables.results(asked.results) if asked.results else {})})
@@ -53,7 +53,7 @@ def main() -> None:
         PAGE.write_text(new, encoding="utf-8")
     elif tables.names_only(new) != tables.names_only(old):
         sys.exit(
-            "docs/scripts.md has other rows than there are: run make tables, or tools/scripts_table.py, which leaves new ones as not run"
+            "docs/scripts.md has other rows than tests/start_scripts.py: run make tables, or tools/scripts_table.py (new rows: not run)"
         )
 
 
@@ -75,13 +75,13 @@ def name(row: Any, column: str) -> str:
 
 
 def stored(text: str) -> dict[str, str]:
-    """The marks of a page, by test."""
+    """Return the marks of a page, by test."""
     rows = {row.shape.replace("|", "\u00a6"): row for row in start_scripts().ROWS}
     marks = {}
     for shape, *cells in re.findall(r"^\| ([^|]+) \| ([^|]*) \| ([^|]*) \|$", text, re.MULTILINE):
-        for column, found in zip(TESTS, cells):
-            if shape in rows and found[:1] in (tables.PASSED, tables.FAILED):
-                marks[name(rows[shape], column)] = found[0]
+        for column, text in zip(TESTS, cells):
+            if shape in rows and text[:1] in (tables.PASSED, tables.FAILED):
+                marks[name(rows[shape], column)] = text[0]
     return marks
 
 

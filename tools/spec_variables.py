@@ -1,11 +1,11 @@
-"""Writes src/ranklaunch/specs/variables.json: what specifications and charts know of variables in `env`.
+"""Make src/ranklaunch/specs/variables.json: tables by which specifications and charts check variables in `env`.
 
-- `forms`: each variable of ranklaunch's, with the pattern of its values and what they are in words; {} where any text may be right.
-- `removed`: names, and with * at the end beginnings of names, that ranklaunch removes before ranks start.
-- `elsewhere`: what other launchers call a variable of ranklaunch's, without the beginning.
-- `secrets`: patterns of names that hold secrets, of those of these that do not, and of values that hold tokens whatever their name is.
+- `forms`: each variable of ranklaunch, with the pattern of its values and a description in words; {} if any text is legal.
+- `removed`: names that ranklaunch removes before ranks start; NAME* is a prefix.
+- `elsewhere`: names that other launchers use for a variable of ranklaunch, without the prefix RANKLAUNCH_.
+- `secrets`: patterns of names that hold secrets (`names`), of exceptions (`plain`), and of values that are tokens (`tokens`).
 
-tools/chart_values.py runs it. A pattern is right in Python and in Go, and takes at least what the variable's parser takes.
+tools/chart_values.py runs it. A pattern must be valid in Python and in Go, and match every text that the variable's parser accepts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from testbench import places
 PAGE = places.ROOT / "src" / "ranklaunch" / "specs" / "variables.json"
 PREFIX = "RANKLAUNCH_"
 _SPACE, _WHOLE, _SECONDS = r"\s*", "[0-9]{1,9}", r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?"
-# By the parser's name. Other parsers take texts that a pattern says little of.
+# By the parser's name. For other parsers a pattern would say little.
 PATTERNS = {
     "flag": "(?i:true|on|yes|1|false|off|no|0)",
     "count": _WHOLE,
@@ -42,7 +42,7 @@ PATTERNS = {
     "debug_port": "(?i:true|on|yes|false|off|no)|[0-9]{1,5}",
     "size": r"(?i:[0-9]{1,15}(?:\.[0-9]{1,6})? ?[kmgt]?(?:i?b)?)",
 }
-# Forms of frequent tokens; redact.patterns has all.
+# Forms of frequent tokens; ranklaunch.redact.patterns has all of them.
 TOKENS = "|".join(
     (
         "hf_[A-Za-z]{30,}",
@@ -54,7 +54,7 @@ TOKENS = "|".join(
         r"://[^/\s:@]*:[^/\s@]+@",  # the password of an address
     )
 )
-# Last words of names that say where a secret is.
+# Last words of names that hold the place of a secret, not the secret.
 _PLACES = ("env", "url", "uri", "name", "var", "file", "path", "dir", "folder")
 
 
@@ -82,13 +82,13 @@ def pattern_of(parser: Any) -> str:
 
 
 def _removed(known: Iterable[str]) -> Iterable[str]:
-    """Yield what a specification may not have. ranklaunch reads a rank table's variable and its key before it removes them."""
+    """Yield names that a specification may not set: removed by ranklaunch, and not read by it before (as a rank table's variable is)."""
     read = {*known, "RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"}
     return (name for row in MISLEADING for name in row.split() if name not in read)
 
 
 def _secret_names() -> str:
-    """Return a pattern of the words of forms.py, in names as variables have them."""
+    """Return a pattern of names of variables with the secret words of redact/forms.py."""
     pairs = sorted(f"{word}_?{end}" for word, end in forms._SECRET_PAIRS)
     ends = sorted(word for word in forms._SECRET_ENDS if word.isascii())
     alone, last = f"(?:{'|'.join(sorted(forms._SECRET_WORDS))})s?", f"(?:{'|'.join((*ends, *pairs))})s?"

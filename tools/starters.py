@@ -1,4 +1,4 @@
-"""Writes adapters/launchers/shared/starters.json: the rows of starters.toml in the form that every Python reads."""
+"""Write adapters/launchers/shared/starters.json from starters.toml: Python before 3.11 reads no TOML."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Writes docs/tables.md, the page of what `make tables` has run: `tools/tables.py RESULTS.xml`, as pytest's --junitxml writes them.
+"""Write docs/tables.md, the results of `make tables`: `tools/tables.py RESULTS.xml` (pytest's --junitxml).
 
-Cells that these results do not have stay as the page has them, so a part can be run alone.
+Cells without a result in the file keep their mark, so a part of the tests can be run alone.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ PASSED, FAILED, NOT_RUN, NONE = "✓", "✗", "?", ""
 MARKED = re.compile(rf"(?:^|, )(?:(.*?) )?([{PASSED}{FAILED}{NOT_RUN}])(?=, |$)")
 IN_GROUPS = "tests/rankside/"
 ON_A_PAGE_OF_ITS_OWN = "launchers/test_start_scripts.py"  # docs/scripts.md
-Marks = Mapping[str, str]  # by what pytest calls a case
+Marks = Mapping[str, str]  # mark of a case, by pytest's id
 
 INTRODUCTION = """\
 # Tables of real runs
 
-Made by `make tables`: jobs of real launchers on hosts that are network namespaces of one machine. Of each kind CI runs a case, and
-`make tables` all: before a release, and where a launcher or the supervisor changes. ✓: it ended as the row says. ✗: it did not.
-?: it has not run here yet.
+Made by `make tables`: jobs of real launchers on hosts that are network namespaces of one machine. CI runs one case of each kind.
+`make tables` runs all cases, before a release and after a change of a launcher or the supervisor. ✓: it ended as the row says. ✗: it did
+not. ?: not run here yet.
 
 ## Failures, by launcher
 
-Three nodes of two ranks. What goes wrong, and what every verdict then has: the job's exit code, who is to blame, and words of the reason,
-`node 0: ...` where nodes have reasons of their own. All nodes end, nothing of the job is left on any, and where the network is up they
-tell the same. An empty cell is a case that cannot be with this launcher, or cannot be known, as told below; or one that is ranklaunch's
-own and not tried with those that take seconds to start.
+Three nodes of two ranks. A row has the failure, and the contents of every verdict: the job's exit code, the culprit, and words of the
+reason (`node 0: ...` if nodes have different reasons). All nodes end, and no process of the job remains on any node. While the network is
+up, all nodes report the same. An empty cell is a case that is impossible or not observable with this launcher (reasons below the table), or
+a case about ranklaunch itself, which is not run with launchers that need seconds to start.
 """
 EMPTY = """
-What cannot be, or cannot be known:
+Impossible or not observable:
 """
 IN_PLACE = """
 ## Restarts in place, by launcher
 
-Three nodes of two ranks (pytorch and tensorflow: of one) that train together. What fails, and then all start again and end with the
-parameters of a run that nobody disturbed; no rank is there twice, nothing is left on any host, and the history is the same on all nodes. At
-the gate a node's ranklaunch is killed: then the others end, and start nothing.
+Three nodes of two ranks (pytorch and tensorflow: of one) that train together. After the failure all ranks start again, and end with the
+same parameters as an undisturbed run. No rank runs twice, no process remains on any host, and the history is the same on all nodes. In the
+rows with a gate, a node's ranklaunch is killed while the nodes wait for each other: the others then end and start nothing.
 """
 OTHERS = """
 ## Other cases
@@ -64,12 +64,12 @@ REPEATED = """
 
 Each program several times.
 """
-FIRST, FAILS, OTHER = "what goes wrong", "what fails", "where"  # in the heads of the tables
+FIRST, FAILS, OTHER = "what goes wrong", "what fails", "where"  # first cells of the tables' heads
 
 
 @dataclass(frozen=True)
 class Found:
-    """A case that pytest has collected."""
+    """A case that pytest has collected. name: pytest's id. table: only for `make tables`."""
 
     name: str
     table: bool
@@ -88,13 +88,13 @@ class Found:
 
     @property
     def run(self) -> tuple[str, str]:
-        """Of a case that is tried several times: what, and the number of this time."""
+        """Name and number of the run, of a case that is run several times; else two empty texts."""
         what, _, number = self.case.rpartition(" ")
         return (what, number) if number.isdigit() else ("", "")
 
     @property
     def group(self) -> Found:
-        """What stands for this case on the page: one for each kind of program, or each launcher, where there are hundreds of cases."""
+        """The case by which the page shows this one: hundreds of cases in IN_GROUPS are shown by kind of program or launcher."""
         if not self.name.startswith(IN_GROUPS):
             return self
         kind, colon, _ = self.case.partition(": ")
@@ -107,7 +107,7 @@ class Found:
 
 
 class Collector:
-    """A plugin of pytest's."""
+    """Plugin of pytest that keeps the collected cases."""
 
     def __init__(self) -> None:
         self.found: list[Found] = []
@@ -117,19 +117,19 @@ class Collector:
 
 
 def collected() -> list[Found]:
-    """The cases of all tests of which some are for `make tables` alone."""
+    """Return all cases of the tests that have a case for `make tables` alone."""
     files = [str(path) for path in sorted(TESTS.glob("**/test_*.py")) if "pytest.mark.table" in path.read_text(encoding="utf-8")]
-    collector, said = Collector(), io.StringIO()
-    with contextlib.redirect_stdout(said):
+    collector, output = Collector(), io.StringIO()
+    with contextlib.redirect_stdout(output):
         code = pytest.main(["--collect-only", "-q", f"--rootdir={ROOT}", *files], plugins=[collector])
     if code:
-        sys.exit(said.getvalue())
+        sys.exit(output.getvalue())
     tests = {found.test for found in collector.found if found.table}
     return [found for found in collector.found if found.test in tests]
 
 
 def results(path: Path) -> dict[str, str]:
-    """By case; of one whose end failed too there are two, and of one that was interrupted there is no name."""
+    """Return the marks of a file of results, by case. A failed teardown repeats the case; an interrupted case has no classname."""
     marks: dict[str, str] = {}
     for case in ElementTree.parse(path).findall(".//testcase[@classname]"):
         name = f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}"
@@ -140,12 +140,12 @@ def results(path: Path) -> dict[str, str]:
 
 
 def of_groups(found: list[Found], marks: Marks) -> dict[str, str]:
-    """Marks of groups all of whose cases have one, and of those that failed."""
+    """Return the marks of groups with a mark for every case, and of groups with a failed case."""
     groups: dict[str, list[str]] = {}
     for each in found:
         groups.setdefault(each.group.name, []).append(marks.get(each.name, ""))
-    whole = {name: of_it for name, of_it in groups.items() if all(of_it) or FAILED in of_it}
-    return {name: next((mark for mark in (FAILED, NOT_RUN) if mark in of_it), PASSED) for name, of_it in whole.items()}
+    whole = {name: of_group for name, of_group in groups.items() if all(of_group) or FAILED in of_group}
+    return {name: next((mark for mark in (FAILED, NOT_RUN) if mark in of_group), PASSED) for name, of_group in whole.items()}
 
 
 def page(found: list[Found], marks: Marks) -> str:
@@ -171,7 +171,7 @@ def failures(cases: set[str], marks: Marks) -> Iterator[str]:
 
 
 def empty() -> Iterator[str]:
-    """Why cells are, one line for each reason and row."""
+    """Yield the reasons for empty cells, a line for each reason and row."""
     chaos = importlib.import_module("chaos_cases")
     for case in (*chaos.CASES, *chaos.EVENTS):
         for reason in dict.fromkeys(case.without.values()):
@@ -238,7 +238,7 @@ def row(*cells: str) -> str:
 
 
 def stored(found: list[Found], text: str) -> dict[str, str]:
-    """The marks of a page."""
+    """Return the marks of a page, by case."""
     marks: dict[str, str] = {}
     tests = {(each.where, each.words): each.test for each in found}
     repeated = {each.words: each.test for each in found if all(each.run)}
@@ -264,8 +264,8 @@ def names_only(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", nargs="?", type=Path)
-    parser.add_argument("--check", action="store_true", help="only say whether the page has the cases that there are")
-    parser.add_argument("--cases", action="store_true", help="only list the cases that there are, for pytest")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page has other cases than tests/")
+    parser.add_argument("--cases", action="store_true", help="write nothing; print the cases, for pytest")
     asked = parser.parse_args()
     found = collected()
     if asked.cases:
@@ -278,7 +278,7 @@ def main() -> None:
     if not asked.check:
         PAGE.write_text(new, encoding="utf-8")
     elif names_only(new) != names_only(old):
-        sys.exit("docs/tables.md has other cases than there are: run make tables, or tools/tables.py, which leaves the new ones as not run")
+        sys.exit("docs/tables.md has other cases than tests/: run make tables, or tools/tables.py, which marks new cases as not run")
 
 
 if __name__ == "__main__":

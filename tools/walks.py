@@ -217,7 +217,7 @@ def run(words: Sequence[str], folder: str, env: Mapping[str, str]) -> str:
         try:
             output, _ = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
-            process.kill()  # the other process of ranklaunch then ends everything
+            process.kill()  # ranklaunch's other process then ends the ranks
             output, _ = process.communicate()
         return output.decode(errors="replace")
 
@@ -241,7 +241,7 @@ def figures(title: str, record: Mapping[str, Any]) -> Figures:
 
 
 def require(names: Sequence[str], source: Path) -> None:
-    """Raises SystemExit if a checkout has none of these functions."""
+    """Raise SystemExit if a checkout has none of these functions."""
     if not any(has_function(name, source) for name in names):
         sys.exit(f"{source} has no {' or '.join(names)}: add the new name in WALKS of {TOOL}")
 
@@ -267,7 +267,7 @@ def free_port() -> int:
 
 PROBE = "--probe"
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-MOST_ITEMS = 8  # of a list, whose kinds of values are looked at
+MOST_ITEMS = 8  # items of a list whose classes are recorded
 LISTS = (list, tuple, set, frozenset)
 
 
@@ -384,7 +384,7 @@ class Recorder:
         self._is_ready = self._is_ready or holds(values, READY)
 
     def _look_at(self, values: Iterable[Any], *, receiver: bool) -> None:
-        """Note the classes of values. receiver: the value counts as a carrier only."""
+        """Record the classes of values. receiver: the value counts as a carrier only."""
         for value in with_items(values):
             kind = type(value)
             if in_package(kind.__module__) and not isinstance(value, type):
@@ -512,8 +512,8 @@ NO_TOKENS = frozenset(
 class Shape:
     """Figures of one source, or of several together.
 
-    branches: of each outermost function, by FILE:NAME. words: of docstrings. identifiers: uses of
-    names that hold a word of VAGUE_NAMES.
+    branches: of each outermost function, by FILE:NAME. words: number of words in docstrings. vague_identifiers: uses of
+    names that contain a word of VAGUE_NAMES.
     """
 
     tokens: int

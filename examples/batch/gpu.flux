@@ -8,13 +8,13 @@
 #flux: -t 240m
 #flux: --queue=gpu
 
-# The lines of batch.setup. They stand before set -u, with which much that is sourced, as for conda, does not work.
+# The lines of batch.setup. They come before set -u, with which many sourced scripts fail, such as conda's.
 module load cuda
 source .venv/bin/activate
 
 set -uo pipefail
 
-# What the nodes know each other by: a file of yours, made once, which nobody else can read, in a home that all hosts have.
+# The key by which this job's nodes know each other: a private file, made once, in a home folder that all hosts share.
 if [[ -z ${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
     key=$HOME/.config/ranklaunch/key
     if [[ ! -e $key ]]; then
@@ -31,11 +31,11 @@ if [[ -z ${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
         echo "$key: not used as the key of this job's nodes: expected a file of yours with mode 0600" >&2
     fi
 fi
-# What each node's ranklaunch is told. By env, for bash has its own meaning for some names, such as UID.
-told=(
+# Variables of each node's ranklaunch. Set by env, because bash reserves some names, such as UID.
+variables=(
     RANKLAUNCH_SLOTS=8
     RANKLAUNCH_ACCELERATOR=gpu
     RANKLAUNCH_METHOD=torchrun
 )
-# One task on each node, which asks who the others are: no variable says it.
-flux run -N 2 -n 2 -c 64 -g 8 /bin/bash -c 'RANKLAUNCH_HOSTS=$(flux hostlist -e -d , local) || exit 78; export RANKLAUNCH_HOSTS; exec env "$@"' bash "${told[@]}" ranklaunch run -- examples/ddp_digits.py --epochs 5
+# One task on each node. It asks Flux for the hosts of all nodes, which no variable has.
+flux run -N 2 -n 2 -c 64 -g 8 /bin/bash -c 'RANKLAUNCH_HOSTS=$(flux hostlist -e -d , local) || exit 78; export RANKLAUNCH_HOSTS; exec env "$@"' bash "${variables[@]}" ranklaunch run -- examples/ddp_digits.py --epochs 5

@@ -1,4 +1,4 @@
-"""mail.py EVENT FILE: mails what has happened to a job to MAIL_TO, by the server SMTP_SERVER (HOST or HOST:PORT).
+"""mail.py EVENT FILE: mails an event of a job to MAIL_TO, by the server SMTP_SERVER (HOST or HOST:PORT).
 
 RANKLAUNCH_ON_EVENT="python3 examples/hooks/mail.py"
 """
@@ -20,7 +20,7 @@ message["To"] = os.environ["MAIL_TO"]
 message["From"] = os.environ.get("MAIL_FROM", message["To"])
 message["Subject"] = " ".join(f"{event}: {document['reason']}".split())[:200]
 culprit = document.get("culprit") or {}
-message.set_content("\n".join([document["reason"], "", *culprit.get("last_lines", []), "", f"All of it: {path}"]))
+message.set_content("\n".join([document["reason"], "", *culprit.get("last_lines", []), "", f"Details: {path}"]))
 message.add_attachment(json.dumps(document, indent=1), filename=os.path.basename(path))
 
 host, _, port = os.environ.get("SMTP_SERVER", "localhost").partition(":")

@@ -1,4 +1,4 @@
-"""webhook.py EVENT FILE: posts what has happened to a job to the address in WEBHOOK_URL.
+"""webhook.py EVENT FILE: posts an event of a job to the address in WEBHOOK_URL.
 
 RANKLAUNCH_ON_EVENT="python3 examples/hooks/webhook.py"
 

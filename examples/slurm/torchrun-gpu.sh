@@ -10,17 +10,17 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 
-# The lines of slurm.setup. They stand before set -u, with which much that is sourced, as for conda, does not work.
+# The lines of slurm.setup. They come before set -u, with which many sourced scripts fail, such as conda's.
 module load cuda
 source .venv/bin/activate
 
 set -uo pipefail
 
-# Ports for this job alone: another one may have the same first node.
+# Ports of this job alone: another job may have the same first node.
 export RANKLAUNCH_MASTER_PORT="${RANKLAUNCH_MASTER_PORT:-$((20000 + SLURM_JOB_ID % 3000 * 4))}"
 export RANKLAUNCH_MUSTER_PORT="${RANKLAUNCH_MUSTER_PORT:-$((20001 + SLURM_JOB_ID % 3000 * 4))}"
 
-# What the nodes know each other by: a key of yours, made once, which nobody else can read.
+# The key by which this job's nodes know each other: a private file, made once.
 if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
     key=$HOME/.config/ranklaunch/key
     if [[ ! -e $key ]]; then
@@ -39,24 +39,24 @@ if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; t
     fi
 fi
 
-# The log folder of all starts. The job as scontrol takes it: the id alone may mean a whole array.
+# The log folder of all starts, and the job's id for scontrol: SLURM_JOB_ID may mean a whole array.
 export RANKLAUNCH_LOG_DIR="${RANKLAUNCH_LOG_DIR:-ranklaunch-logs/job_$SLURM_JOB_ID.0}"
 job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-$SLURM_JOB_ID}
-export SLURM_RESTART_COUNT="${SLURM_RESTART_COUNT:-0}"  # a failed device is then left to the next start
+export SLURM_RESTART_COUNT="${SLURM_RESTART_COUNT:-0}"  # tells ranklaunch that Slurm restarts: no restart in place after a device fault
 
-# What each node's ranklaunch is told. By env, for bash has its own meaning for some names, such as UID and RANDOM.
-told=(
+# Variables of each node's ranklaunch. Set by env, because bash reserves some names, such as UID and RANDOM.
+variables=(
     RANKLAUNCH_SLOTS=8
     RANKLAUNCH_ACCELERATOR=gpu
     RANKLAUNCH_GRACE_S=55
     RANKLAUNCH_METHOD=torchrun
 )
-# One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
-env "${told[@]}" srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none ranklaunch run -- examples/ddp_digits.py --epochs 5
+# One task on each node, with all CPUs of the job there. srun ends no task: each node's ranklaunch exits by itself, with the job's exit code.
+env "${variables[@]}" srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none ranklaunch run -- examples/ddp_digits.py --epochs 5
 code=$?
 
-# The verdict of node 0: the reason of a failure, and a host that should be left out.
+# The verdict of node 0 has the reason of a failure, and a host to exclude.
 verdict=$RANKLAUNCH_LOG_DIR
 ((SLURM_NNODES < 2)) || verdict+=/node_0
 verdict+=/attempt_$((${SLURM_RESTART_COUNT:-0} + 1))/verdict.json
@@ -74,9 +74,9 @@ case $code in
             excluded=
             [[ $(scontrol --oneliner show job "$job") =~ ' ExcNodeList='([^' ']*) ]] &&
                 excluded=${BASH_REMATCH[1]#"(null)"}
-            trap '' TERM  # this script gets SIGTERM with the requeue
+            trap '' TERM  # the requeue sends SIGTERM to this script
             if scontrol requeue "$job" && [[ -n $host ]]; then
-                # Slurm refuses this as long as the job runs.
+                # Only now: Slurm refuses this while the job runs.
                 scontrol update "JobId=$job" "ExcNodeList=${excluded:+$excluded,}$host"
             fi
         fi

@@ -1,8 +1,7 @@
-"""A job of a batch system on hosts of testbench.hosts: a daemon on each, and on PATH the programs by which its users start tasks on all.
-What stands for blaunch, pbsdsh and flux are stubs (starters.py).
+"""A job of a batch system on hosts of testbench.hosts: a daemon on each host, and stubs of blaunch, pbsdsh and flux on PATH (starters.py).
 
-    with Batch(hosts(2), folder) as batch:
-        batch.script("pbs", "pbsdsh -- true")
+with Batch(hosts(2), folder) as batch:
+    batch.script("pbs", "pbsdsh -- true")
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ STARTERS = Path(__file__).with_name("starters.py")
 
 
 class Batch:
-    """slots: how often each host is listed."""
+    """A running job. slots: number of lines for each host in the node file."""
 
     def __init__(self, hosts: Hosts, folder: Path, slots: int = 1) -> None:
         self.hosts, self.folder = hosts, folder
@@ -66,7 +65,7 @@ class Batch:
         }  # fmt: skip
 
     def of(self, place: str, *, whole: bool = True) -> dict[str, str]:
-        """What a job's script finds in its environment there. whole: what PBS tells the script alone, too."""
+        """Return the environment of a job's script. whole: with PBS_NODEFILE, which PBS gives to the script alone."""
         slots = " ".join(f"{name} {self._slots.count(name)}" for name in self._names)
         made = {
             "lsf": {"LSB_JOBID": "71", "LSB_JOBNAME": "llm", "LSB_JOBINDEX": "0", "LSB_MCPU_HOSTS": slots},
@@ -76,12 +75,12 @@ class Batch:
         return {**self._common, **made, **({"PBS_NODEFILE": str(self.folder / "nodes")} if place == "pbs" and whole else {})}
 
     def script(self, place: str, text: str, env: Mapping[str, str] | None = None) -> Entered:
-        """Runs as a job's script does, on the first host."""
+        """Start a shell text on the first host, with the environment of a job's script."""
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
         return self.hosts[0].popen(["sh", "-c", text], env={**self.of(place), **(env or {})}, cwd=self.folder, text=True, **pipes)
 
     def signal(self, number: int) -> None:
-        """To all tasks, as the daemons of PBS and Flux do."""
+        """Send a signal to all tasks, like the daemons of PBS and Flux."""
         request = f"from starters import connected; connected(%r, {{'signal': {int(number)}}}).makefile().readline()"
         for host in self.hosts:
             host.run([sys.executable, "-c", request % host.name], env={"PYTHONPATH": str(STARTERS.parent)}, check=True)

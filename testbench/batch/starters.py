@@ -1,7 +1,7 @@
-"""Stand-ins for blaunch of LSF, pbsdsh and pbs_tmrsh of PBS, and flux run and flux hostlist of Flux, with a daemon on each host that starts
-what they ask for. They are stubs: they take the command lines that their documentation has, give tasks the variables that it names,
-and end as it says, and know nothing else of those systems. Run as `starters.py NAME WORDS...`; what the job is stands in a file that
-BATCH_STUB names.
+"""Stubs of blaunch (LSF), pbsdsh and pbs_tmrsh (PBS), flux run and flux hostlist (Flux), with a daemon on each host for their tasks.
+
+The stubs follow the documentation of these programs in command line, variables of tasks and exit code, and in nothing else. Run as
+`starters.py NAME WORDS...`; the file that BATCH_STUB names describes the job.
 
 Sources: IBM Spectrum LSF 10.1, blaunch; OpenPBS, src/cmds/pbsdsh.c, src/cmds/pbs_tmrsh.c and src/resmom/start_exec.c; Torque,
 src/cmds/pbsdsh.c; flux-core, flux-run(1), flux-hostlist(1) and flux-environment(7).
@@ -31,12 +31,11 @@ def main(name: str, words: list[str]) -> int:
     return {"blaunch": blaunch, "pbsdsh": pbsdsh, "pbs_tmrsh": pbs_tmrsh, "flux": flux}[name](job, words)
 
 
-# What users start. The environment of a task is that of whoever starts it, or the daemon's own with what the system adds.
+# Programs for users. A task has its starter's environment (LSF, Flux), or the job's with the system's variables (PBS).
 
 
 def blaunch(job: dict[str, Any], words: list[str]) -> int:
-    """[-no-shell] [-z "HOST..." | HOST] COMMAND: with -z a task on each host that is named, with a host one there, without either one for
-    each slot."""
+    """[-no-shell] [-z "HOST..." | HOST] COMMAND: a task on each host of -z, or on HOST, else one for each slot."""
     no_shell, words = words[0] == "-no-shell", words[words[0] == "-no-shell" :]
     if words[0] == "-z":
         hosts, command = words[1].split(), words[2:]
@@ -44,13 +43,13 @@ def blaunch(job: dict[str, Any], words: list[str]) -> int:
         hosts, command = words[:1], words[1:]
     else:
         hosts, command = job["slots"], words
-    # As rsh does, a shell is given the words.
+    # Like rsh, blaunch passes the words to a shell.
     argv = command if no_shell else ["sh", "-c", " ".join(command)]
     return together([(host, argv, {**os.environ, "LSF_PM_TASKID": str(i)}) for i, host in enumerate(hosts, 1)])
 
 
 def pbsdsh(job: dict[str, Any], words: list[str]) -> int:
-    """[-u] [--] COMMAND: a task for each line of the node file; -u, of Torque, on each host. Ends with 0 whatever its tasks' codes are."""
+    """[-u] [--] COMMAND: a task for each line of the node file, with -u (Torque) for each host. The exit code is always 0."""
     hosts = list(dict.fromkeys(job["slots"])) if "-u" in words[:1] else job["slots"]
     command = words[1:] if words[0] in ("-u", "--") else words
     together([(host, command, _of_task(job, host, 2 + i)) for i, host in enumerate(hosts)])
@@ -58,7 +57,7 @@ def pbsdsh(job: dict[str, Any], words: list[str]) -> int:
 
 
 def pbs_tmrsh(job: dict[str, Any], words: list[str]) -> int:
-    """HOST COMMAND: no shell is given the words."""
+    """HOST COMMAND: a task without a shell."""
     if "PBS_NODEFILE" not in os.environ:
         sys.stderr.write("pbs_tmrsh: cannot find PBS_NODEFILE\n")
         return 255
@@ -66,7 +65,7 @@ def pbs_tmrsh(job: dict[str, Any], words: list[str]) -> int:
 
 
 def _of_task(job: dict[str, Any], host: str, number: int) -> dict[str, str]:
-    """Not the script's exports, nor the node file."""
+    """Return the environment of a task of PBS: without the script's exports and PBS_NODEFILE."""
     own = {"PBS_NODENUM": str(list(dict.fromkeys(job["slots"])).index(host)), "PBS_TASKNUM": f"{number:08X}"}
     return {**job["environment"], **own}
 
@@ -97,7 +96,7 @@ def flux(job: dict[str, Any], words: list[str]) -> int:
 
 
 def together(tasks: list[Task]) -> int:
-    """All at once; the highest of their codes."""
+    """Run all tasks at once. Return the highest exit code."""
     codes: list[int] = []
     threads = [threading.Thread(target=lambda task=task: codes.append(ask(*task)), daemon=True) for task in tasks]
     for thread in threads:
@@ -108,13 +107,13 @@ def together(tasks: list[Task]) -> int:
 
 
 def ask(host: str, argv: list[str], env: dict[str, str]) -> int:
-    """A task on a host: its output as it comes, then its code."""
-    with connected(host, {"argv": argv, "env": dict(env), "cwd": os.getcwd()}) as link, link.makefile("rb") as told:
-        for line in told:
-            found = json.loads(line)
-            if "end" in found:
-                return int(found["end"])
-            os.write(1, bytes.fromhex(found["out"]))
+    """Run a task on a host and print its output as it comes. Return its exit code."""
+    with connected(host, {"argv": argv, "env": dict(env), "cwd": os.getcwd()}) as link, link.makefile("rb") as answers:
+        for line in answers:
+            answer = json.loads(line)
+            if "end" in answer:
+                return int(answer["end"])
+            os.write(1, bytes.fromhex(answer["out"]))
     return 255
 
 
@@ -126,7 +125,7 @@ def connected(host: str, asked: dict[str, Any]) -> socket.socket:
 
 
 class Daemon:
-    """One on each host. A task is killed when whoever asked for it is gone, and signalled when somebody asks for that."""
+    """Daemon on each host. It kills a task when the client disconnects, and signals all tasks on request."""
 
     def __init__(self) -> None:
         self._running: set[int] = set()
@@ -139,8 +138,8 @@ class Daemon:
                 threading.Thread(target=self._answer, args=(link,), daemon=True).start()
 
     def _answer(self, link: socket.socket) -> None:
-        with link, link.makefile("rb") as told:
-            asked = json.loads(told.readline())
+        with link, link.makefile("rb") as requests:
+            asked = json.loads(requests.readline())
             if "signal" in asked:
                 for pid in [*self._running]:
                     send(pid, asked["signal"])
@@ -159,7 +158,7 @@ class Daemon:
                 self._follow(link, task)
                 code = task.wait()
                 link.sendall(json.dumps({"end": 128 - code if code < 0 else code}).encode() + b"\n")
-            except OSError:  # nobody listens any more
+            except OSError:  # the client has disconnected
                 send(task.pid, signal.SIGKILL)
             finally:
                 self._running.discard(task.pid)

@@ -1,1 +1,1 @@
-"""Containers without Docker: what Dockerfiles say is done in a small Debian."""
+"""Containers without Docker: Dockerfiles are built and run in a small Debian."""

@@ -1,4 +1,4 @@
-"""A small Debian as a folder, to build and run containers in where there is no Docker. Made once, by debootstrap, and kept."""
+"""A small Debian in a folder, to build and run containers without Docker. Made once by debootstrap, and cached."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathlib import Path
 
 from testbench.places import ROOT
 
-# python3-venv is what the image python:3 has and Debian's Python has not.
+# python3-venv: a part of the image python:3 that Debian's python3 lacks.
 PACKAGES = ("python3", "python3-venv")
-NO_SERVICES = "#!/bin/sh\nexit 101\n"  # as in Docker's images of Debian: a package that is installed starts nothing
-FOR_PEOPLE = ("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man")
+NO_SERVICES = "#!/bin/sh\nexit 101\n"  # as in Docker's images of Debian: installed packages start no services
+DOCUMENTATION = ("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man")
 TIMEOUT_S = 900
 
 
@@ -28,12 +28,12 @@ def cache() -> Path:
 
 
 def base() -> Path:
-    """The folder of Debian itself, for which this machine's own mirror is asked."""
+    """Return the folder of plain Debian, from the mirror that this machine uses."""
     return kept(f"debootstrap-{_release()}-{platform.machine()}-base", _bootstrap)
 
 
 def layer(below: Path, text: str, make: Callable[[Path], None]) -> Path:
-    """A copy of below to which make has done what text says: the same text is not done again, as in Docker."""
+    """Return a copy of `below` after `make`, cached by `text` like a layer of Docker: the same text is made once."""
 
     def copy_and_make(folder: Path) -> None:
         copy(below, folder)
@@ -44,7 +44,7 @@ def layer(below: Path, text: str, make: Callable[[Path], None]) -> Path:
 
 
 def kept(name: str, make: Callable[[Path], None]) -> Path:
-    """Below the cache, made by the first who asks. Under its name it stands in one step, once it is whole."""
+    """Return a folder of the cache, made by the first caller. A rename puts it in place when it is complete."""
     target = cache() / name
     with _lock(name):
         if not target.is_dir():
@@ -71,7 +71,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def wheels() -> Path:
-    """Those that ranklaunch needs besides its own, for the Python of the root."""
+    """Return the wheels of ranklaunch's dependencies, for the Python of this Debian."""
     return kept(f"debootstrap-{_release()}-{platform.machine()}-wheels", _download)
 
 
@@ -91,7 +91,7 @@ def _release() -> str:
 
 
 def _mirror() -> str:
-    """Where apt gets this machine's own packages from."""
+    """Return the URI from which apt installs this machine's packages."""
     fields = "$(REPO_URI) $(CODENAME) $(COMPONENT)"
     targets = [line.split() for line in call("apt-get", "indextargets", "--format", fields, "Created-By: Packages").splitlines()]
     return next(uri for uri, codename, component in targets if (codename, component) == (_release(), "main"))
@@ -107,10 +107,10 @@ def _bootstrap(folder: Path) -> None:
 
 
 def _slim(folder: Path) -> None:
-    """Without what only people read: half of the files, which are copied for each image. The packages that come later lack it too."""
-    excluded = "".join(f"path-exclude=/{name}/*\n" for name in FOR_PEOPLE)
+    """Remove documentation, also of packages installed later: it is half of the files, and every image copies them."""
+    excluded = "".join(f"path-exclude=/{name}/*\n" for name in DOCUMENTATION)
     (folder / "etc/dpkg/dpkg.cfg.d/slim").write_text(excluded, encoding="ascii")
-    for name in FOR_PEOPLE:
+    for name in DOCUMENTATION:
         shutil.rmtree(folder / name)
 
 

@@ -1,6 +1,6 @@
-"""Does what a Dockerfile says, in a folder: RUN in a chroot, and the ENTRYPOINT as PID 1 as a cluster would start it.
+"""Build a Dockerfile in a folder, with RUN in a chroot, and start its ENTRYPOINT as PID 1 like a cluster.
 
-Mounts and processes live in namespaces of each command, and end with it. The network is the machine's.
+Each command has its own namespaces of mounts and processes, which end with it. The network is the machine's.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ NO_RIGHTS = ("--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "-
 
 @dataclass
 class Image:
-    """A folder, and what the Dockerfile says of the container's start. below: what the folder lies over, if it is not whole by itself:
-    what comes on top is then kept beside it, and only a mount shows both."""
+    """A root folder, and the settings of the Dockerfile for the container's start.
+
+    below: lower folder of an overlay mount on `root`; changes are kept beside `root`. None: `root` is complete by itself.
+    """
 
     root: Path
     below: Path | None = None
@@ -38,7 +40,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Volume:
-    """What is mounted at a path of the container: a folder of this machine, or an empty one in memory that belongs to ma-user."""
+    """Mount at a path of the container: a folder of this machine, or an empty tmpfs that belongs to ma-user."""
 
     target: str
     source: Path | None = None
@@ -49,7 +51,7 @@ TMP = Volume("/tmp", options="mode=1777")
 
 
 def build(path: Path, context: Path, folder: Path) -> Image:
-    """The steps before the first COPY come from the cache where they were done before: they need apt, and depend on their text alone."""
+    """Build an image. Steps before the first COPY are cached: they need apt, and depend on their text alone."""
     steps = dockerfile.steps(path, {})
     first = next(number for number, step in enumerate(steps) if step.name == "COPY")
     image = _on(_cached(steps[:first]), folder)
@@ -60,7 +62,7 @@ def build(path: Path, context: Path, folder: Path) -> Image:
 
 
 def _on(below: Path, folder: Path) -> Image:
-    """Over it where the kernel and the disk can do that, else a copy, which takes a while."""
+    """Return an image over `below`: an overlay if kernel and disk support it, else a copy, which is slow."""
     for name in ("root", "changes", "work"):
         (folder / name).mkdir()
         (folder / name).chmod(0o755)
@@ -103,7 +105,7 @@ def _run(image: Image, step: dockerfile.Step) -> None:
 
 
 def _copy(image: Image, words: Sequence[str], context: Path) -> None:
-    """Of a folder, what is in it."""
+    """COPY: of a folder, copy its contents."""
     *sources, target = words
     assert target.endswith("/")
     there = [f"/mnt/{source}/." if (context / source).is_dir() else f"/mnt/{source}" for source in sources]
@@ -118,7 +120,7 @@ def _as_root(image: Image, text: str, env: Mapping[str, str], volumes: Sequence[
 
 
 def entered(image: Image, command: Sequence[str], volumes: Sequence[Volume] = (), *, read_only: bool = False) -> list[str]:
-    """The words that start a command with the image's root as its / and itself as PID 1."""
+    """Return the words that start a command as PID 1 with the image's root as /."""
     lines = [shlex.join(line) for line in [_root_mount(image), *_mounts(image.root, volumes, read_only=read_only)]]
     start = shlex.join(["exec", "chroot", str(image.root), *command])
     return [*NAMESPACES, "/bin/sh", "-c", "\n".join(["set -e", *lines, start])]
@@ -156,7 +158,7 @@ def _mounted(root: Path, volume: Volume) -> list[list[str]]:
 
 
 def start(image: Image, words: Sequence[str], env: Mapping[str, str], volumes: Sequence[Volume]) -> subprocess.Popen[bytes]:
-    """A container as a strict cluster starts it: nothing may be written but the volumes, and the user has no rights beyond his own."""
+    """Start a container like a strict cluster: only volumes are writable, and the user has no capabilities."""
     user = ["setpriv", f"--reuid={image.user}", "--regid=100", "--init-groups", *NO_RIGHTS]
     command = ["env", f"--chdir={image.workdir}", *user, *words]
     return subprocess.Popen(
@@ -169,7 +171,7 @@ def start(image: Image, words: Sequence[str], env: Mapping[str, str], volumes: S
 
 
 def make_context(folder: Path) -> None:
-    """What `docker build` is given, with the wheels of ranklaunch and of what it needs, so that it needs no network."""
+    """Make the context of `docker build`, with wheels of ranklaunch and its dependencies, so that no network is needed."""
     shutil.copy2(CONTAINERS / "install.sh", folder)
     (folder / "wheels").mkdir()
     debian.own_wheel(folder / "wheels")

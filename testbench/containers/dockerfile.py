@@ -1,4 +1,4 @@
-"""Reads a Dockerfile into its instructions, as far as containers/ uses them. What is not known here is refused, not left out."""
+"""Parser of Dockerfiles for the instructions that containers/ uses. Any other instruction is an error."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-# Docker puts variables into these. RUN has its shell do it, ENTRYPOINT has none.
+# Docker expands variables in these. In RUN the shell does; in ENTRYPOINT nothing does.
 EXPANDED = {"FROM", "COPY", "USER", "WORKDIR", "ENV", "ARG"}
 KNOWN = EXPANDED | {"RUN", "ENTRYPOINT"}
 
 
 @dataclass(frozen=True)
 class Step:
-    """An instruction whose turn has come. variables: what ARG and ENV have set before it."""
+    """An instruction. variables: those set by ARG and ENV before it."""
 
     name: str
     text: str
@@ -29,26 +29,26 @@ class Step:
 
 
 def steps(path: Path, arguments: Mapping[str, str]) -> list[Step]:
-    """arguments: what --build-arg gives. Without one, an ARG has its default."""
+    """Return the instructions of a Dockerfile. arguments: values of --build-arg; an ARG without one has its default."""
     variables: dict[str, str] = {}
-    found = []
+    made = []
     for name, text in instructions(path.read_text(encoding="utf-8")):
         text = expanded(text, variables) if name in EXPANDED else text
-        found.append(Step(name, text, dict(variables)))
+        made.append(Step(name, text, dict(variables)))
         if name in ("ARG", "ENV"):
             for pair in shlex.split(text):
                 key, _, value = pair.partition("=")
                 variables[key] = arguments.get(key, value) if name == "ARG" else value
-    return found
+    return made
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
-    """Comments go first, also those between the lines of one instruction; then lines that end in a backslash are joined."""
+    """Yield name and text of each instruction. Comments are removed before lines that end in a backslash are joined."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     for line in "\n".join(lines).replace("\\\n", "").splitlines():
         name, _, rest = line.partition(" ")
         if name not in KNOWN:
-            msg = f"{name}: testbench/containers/dockerfile.py does not know this instruction yet"
+            msg = f"{name}: unknown instruction; add it to testbench/containers/dockerfile.py"
             raise ValueError(msg)
         yield name, rest.strip()
 

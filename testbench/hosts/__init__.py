@@ -1,4 +1,4 @@
-"""Several hosts on one machine, for tests, for benchmarks and for people: `python -m testbench.hosts 3`."""
+"""Several hosts on one machine, for tests and benchmarks, and by hand: `python -m testbench.hosts 3`."""
 
 from testbench.hosts.cluster import Hosts, missing
 from testbench.hosts.holder import Entered, wait_until

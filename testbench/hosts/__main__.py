@@ -1,6 +1,6 @@
-"""Hosts for people: `python -m testbench.hosts 3` starts three and shows how to enter them.
+"""Hosts by hand: `python -m testbench.hosts 3` starts three and prints the commands to enter them and to start a job.
 
-A method beside the number (`2 msrun`) is that of the job which is shown.
+A method after the number (`2 msrun`) is the method of that job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from testbench.hosts import Hosts, kernel, missing
 from testbench.places import EXAMPLES, child
 
-# With the program of each.
+# Program of the job, by method.
 METHODS = {"spawn": str(child("environment.py")), "msrun": str(EXAMPLES / "msrun_digits.py")}
 
 
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="ranklaunch-hosts-") as folder, Hosts(int(number), Path(folder)) as hosts:
-        _tell(hosts, method)
+        _print_commands(hosts, method)
         try:
             _wait_for_person()
         except KeyboardInterrupt:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _tell(hosts: Hosts, method: str) -> None:
+def _print_commands(hosts: Hosts, method: str) -> None:
     enter = shlex.join([sys.executable, os.path.relpath(kernel.__file__), "enter"])
     ranklaunch = shlex.quote(str(Path(sys.executable).with_name("ranklaunch")))
     print(f"{len(hosts)} hosts. A shell in one of them:\n")
@@ -59,11 +59,11 @@ def _tell(hosts: Hosts, method: str) -> None:
 
 def _wait_for_person() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("Enter, end of input or SIGTERM ends the hosts.", flush=True)
+        print("Press Enter, close stdin or send SIGTERM to end the hosts.", flush=True)
         sys.stdin.readline()
         return
     shell = os.environ.get("SHELL", "/bin/sh")
-    print(f"This is {shell} on the machine itself. Its end ends the hosts.", flush=True)
+    print(f"This is {shell} on the machine itself. Exit it to end the hosts.", flush=True)
     subprocess.run([shell], check=False)
 
 

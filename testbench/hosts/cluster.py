@@ -1,8 +1,8 @@
 """Several hosts on one machine.
 
-A host is a set of namespaces: its own network, name, mounts (/etc/hosts, /proc, /sys), processes, IPC and memory group, on the disk of
-this machine. Cables lead from all hosts to one switch, which leads nowhere else: no host reaches anything outside, and none has a
-name server. Needs root and iproute2.
+A host is a set of namespaces: network, name, mounts (/etc/hosts, /proc, /sys), processes, IPC and memory group. It shares this machine's
+disk. All hosts are connected to one switch, which has no other link: no host reaches anything outside, and none has a name server. Needs
+root and iproute2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _instances = itertools.count()
 
 
 def missing() -> str:
-    """What keeps this machine from having hosts; empty if nothing does."""
+    """Return the reason why this machine cannot run hosts; "" if it can."""
     if os.geteuid() != 0:
         return "hosts in network namespaces need root"
     if not shutil.which("ip"):
@@ -37,10 +37,11 @@ def missing() -> str:
 
 
 class Hosts:
-    """n hosts, h0 and on, each under 10.77.K.(10 + its index), K another one for each instance. Every host knows all, as hK and as
-    hK.job. late: indices of those that do not start yet.
+    """`n` hosts, called h0, h1 and so on, with addresses 10.77.K.(10 + index); K differs between instances.
 
-    One must `close` it, which `with` does, and which says what was still running."""
+    Every host resolves all names, as hI and as hI.job. late: indexes of hosts that do not start yet. `close`, called by `with`, ends the
+    hosts and returns what was still running.
+    """
 
     def __init__(self, n: int, folder: Path, *, late: Iterable[int] = ()) -> None:
         number = next(_instances)
@@ -89,23 +90,23 @@ class Hosts:
             host.finish()
 
     def close(self) -> list[str]:
-        """Ends everything; what was still running, in words. Empty the second time."""
-        left: list[str] = []
-        with contextlib.ExitStack() as stack:  # each of these is done, even where another one fails
+        """End all hosts. Return a line for each process that was still running; none the second time."""
+        orphans: list[str] = []
+        with contextlib.ExitStack() as stack:  # each callback runs, even if another one fails
             if self.switch:
                 stack.callback(self.switch.end)
             for host in self._hosts:
-                stack.callback(lambda each: left.extend(each.stop()), host)
+                stack.callback(lambda each: orphans.extend(each.stop()), host)
         self.switch = None
-        return left
+        return orphans
 
     def name(self, who: Host | None, name: str, address: str | Host) -> None:
-        """who (None: every host) knows the name from now on."""
+        """Let a host (who; None: every host) resolve a name from now on."""
         for host in [who] if who else self._hosts:
             host.name_is(name, address.address if isinstance(address, Host) else address)
 
     def unname(self, who: Host | None, *names: str) -> None:
-        """who (None: every host) does not know these names any more."""
+        """Let a host (who; None: every host) no longer resolve these names."""
         for host in [who] if who else self._hosts:
             for name in names:
                 host.name_is_gone(name)

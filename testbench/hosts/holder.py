@@ -1,4 +1,4 @@
-"""Processes that make a host: those that hold its namespaces, and those that run in it."""
+"""Processes of a host: holders of its namespaces, and programs that run in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait_until(condition: Callable[[], Any], what: str, timeout: float = DEADLIN
         if time.monotonic() > began + timeout:
             msg = f"waited {timeout:g} s in vain: {what}"
             raise TimeoutError(msg)
-        pause(began, LATER_S)  # Slurm's state, and who is on a host, take a core to look at all the time
+        pause(began, LATER_S)  # frequent checks of Slurm's state or of a host's processes would take a whole core
 
 
 def state_and_parent(pid: int) -> tuple[str, int]:
@@ -44,7 +44,7 @@ def describe(pid: int) -> str:
 
 
 class Holder:
-    """A process that has namespaces and lives as long as its input is open. pid: of the process to which others refer."""
+    """A process that holds namespaces and lives while its stdin is open. pid: the process whose namespaces are joined."""
 
     def __init__(self, *words: object, inside: int = 0) -> None:
         self.popen = subprocess.Popen(
@@ -53,17 +53,17 @@ class Holder:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the one who clears up
+            start_new_session=True,  # Ctrl-C must reach only the process that cleans up
             preexec_fn=(lambda: kernel.join_network(inside)) if inside else None,
         )
         self.pid = 0
-        self._pidfd: int | None = None  # its number may be another's by the time in which it is killed
+        self._pidfd: int | None = None  # safe to kill by: the pid may belong to another process by then
         self.group = ""
         self.error = ""
 
     def finish_start(self) -> None:
-        """Apart from the start, so that several can start at once."""
-        lines = self._first_lines().splitlines()  # of two processes: in any order
+        """Wait until the process is ready. Apart from the constructor, so that several can start at once."""
+        lines = self._first_lines().splitlines()  # from two processes, in any order
         pid, _, self.group = next((line for line in lines if line != "ready"), "0").partition(" ")
         self.pid = int(pid) or self.popen.pid
         if "ready" in lines:
@@ -97,24 +97,24 @@ class Holder:
             self._pidfd = None
 
     def end(self) -> None:
-        """Returns when it is gone, with its namespaces and its group. One that was not ready yet ends with its input."""
+        """Return when the process, its namespaces and its group have ended. A process that is not ready ends when its stdin closes."""
         self.kill()
         if self.popen.returncode is None:
             self.error = self.popen.communicate(timeout=DEADLINE_S)[1].strip()
 
 
 class Entered(subprocess.Popen):  # type: ignore[type-arg]
-    """A program in a host. Its pid is the program's own, as this machine numbers it."""
+    """A program in a host. pid: numbered by this machine."""
 
     as_pid_1 = False
 
     @property
     def target(self) -> int:
-        """The program itself: as_pid_1 has one process in front of it, which passes signals on and ends as the program does."""
-        return wait_until(self._find_child, "no process came", 10) if self.as_pid_1 else self.pid
+        """Pid of the program itself. With as_pid_1 its parent forwards signals and exits like the program."""
+        return wait_until(self._find_child, "the program has not started", 10) if self.as_pid_1 else self.pid
 
     def send_signal(self, sig: int) -> None:
-        """To the program itself, so that even SIGKILL leaves nothing of it when `wait` returns."""
+        """Send a signal to the program itself, so that also after SIGKILL it has ended when `wait` returns."""
         if self.as_pid_1 and self.poll() is None:
             os.kill(self.target, sig)
         else:

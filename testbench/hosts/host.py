@@ -1,4 +1,4 @@
-"""One host: its start and its end, its processes, its network, its names and its resources."""
+"""One host: start and end, processes, network, names and resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """One host. pid: its PID 1, as this machine numbers it; 0 while it does not run."""
+    """A host. pid: its PID 1, numbered by this machine; 0 while the host does not run."""
 
     def __init__(self, cluster: Hosts, index: int) -> None:
         self.index = index
@@ -40,10 +40,10 @@ class Host:
     def pid(self) -> int:
         return self._holder.pid if self._holder else 0
 
-    # Being there
+    # Start and end
 
     def start(self) -> None:
-        """For a late one, or one that was stopped."""
+        """Start a late host, or one that was stopped."""
         assert not self._holder, f"{self.name} runs"
         try:
             self.begin()
@@ -60,21 +60,23 @@ class Host:
         self._holder.finish_start()
         switch = self._cluster.switch
         assert switch
-        # The same after a start anew, as with a real card: others look for it there.
+        # A MAC address that survives restarts, like that of a real card: peers keep it in their caches.
         card = "02:00:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
         cable = f"link add {self._port} type veth peer name eth0 address {card} netns {self.pid}"
         ip(switch.pid, cable, f"link set {self._port} master br0 up")
         ip(self.pid, "link set lo up", f"addr add {self.address}/24 dev eth0", "link set eth0 up")
 
     def stop(self) -> list[str]:
-        """At once, like a machine without power; what ran there. `cut` it before if peers must not hear of it: a kernel that kills
-        a process still closes its connections."""
+        """Kill the host at once, like a power failure. Return a line for each process that ran.
+
+        Call `cut` before if peers must not notice: the kernel closes the connections of killed processes.
+        """
         if not self._holder:
             return []
         runs = self.pid and self._holder.popen.poll() is None
-        left = [f"{self.name}: {describe(pid)}" for pid in self.pids()] if runs else []
+        orphans = [f"{self.name}: {describe(pid)}" for pid in self.pids()] if runs else []
         self._holder.kill()
-        for process in self._started:  # a host goes when the last of its processes is reaped, and these are our children
+        for process in self._started:  # the namespaces end when the last process is reaped, and these are our children
             process.wait(DEADLINE_S)
         self._holder.end()
         if self._wire:
@@ -82,7 +84,7 @@ class Host:
             ip(self._switch, f"link del {self._near}")
         self._holder = self._wire = None
         self._started = []
-        return left
+        return orphans
 
     def _running(self) -> Holder:
         assert self._holder, f"{self.name} does not run"
@@ -101,7 +103,7 @@ class Host:
         preexec_fn: Callable[[], object] | None = None,
         **how: Any,
     ) -> Entered:
-        """Like subprocess.Popen, in this host, in a session of its own. as_pid_1: in a process namespace of its own, like a container."""
+        """Start a process in this host and in its own session, like subprocess.Popen. as_pid_1: in its own process namespace too."""
         holder = self._running().pid
         folder = os.path.abspath(cwd or os.getcwd())
 
@@ -111,7 +113,7 @@ class Host:
                 preexec_fn()
 
         words = [*((*kernel.PROGRAM, "as-pid-1") if as_pid_1 else ()), *map(str, argv)]
-        # A process group that was made outside has the number 0 inside, and killpg(0) would reach whoever runs the tests.
+        # A process group from outside has the number 0 inside, and killpg(0) would kill the test run.
         assert how.setdefault("start_new_session", True), "a process of a host needs a session of its own"
         with kernel.children_join(holder):
             started = Entered(words, env=env, preexec_fn=enter, **how)
@@ -122,7 +124,7 @@ class Host:
     def run(
         self, argv: Sequence[object], timeout: float = DEADLINE_S, *, input: str | None = None, check: bool = False, **how: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Like subprocess.run, in this host; stdout and stderr are captured as text."""
+        """Run a command in this host, like subprocess.run; stdout and stderr are captured as text."""
         stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
         pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with self.popen(argv, **{**pipes, **how}) as process:
@@ -137,7 +139,7 @@ class Host:
         return done
 
     def pids(self) -> list[int]:
-        """Every process that lives here, but for PID 1 and zombies, as this machine numbers them; those of containers inside too."""
+        """Return the processes of this host and of containers in it, numbered by this machine, without PID 1 and zombies."""
         holder = self._running().pid
         namespace = os.stat(f"/proc/{holder}/ns/pid").st_ino
         return [pid for pid in pids() if pid != holder and kernel.is_below(pid, namespace) and state_and_parent(pid)[0] not in "ZX"]
@@ -172,15 +174,14 @@ class Host:
         return f"w{self.index}"
 
     def cut(self) -> None:
-        """Pulls the cable out of the switch: nothing passes, and nobody is told."""
+        """Disconnect the host from the switch: packets are lost silently."""
         ip(self._switch, f"link set {self._port} down")
 
     def mend(self) -> None:
         ip(self._switch, f"link set {self._port} up")
 
     def delay(self, ms: float, loss_percent: float = 0) -> None:
-        """How long a packet from or to this host is on its way, so a round trip takes twice that; and how many are lost, each way.
-        Again at any time, with 0 for none."""
+        """Set the delay and the loss of packets from and to this host, for each direction: a round trip takes twice `ms`. 0 ends both."""
         self._running()
         if not self._wire:
             self._wire = self._lay_wire()
@@ -204,7 +205,7 @@ class Host:
     # Names
 
     def name_is(self, name: str, address: str) -> None:
-        """This host knows the name from now on, under this address only."""
+        """Resolve a name to this address from now on."""
         self._names[name] = address
         self._write_names()
 
@@ -214,7 +215,7 @@ class Host:
 
     def _write_names(self) -> None:
         lines = ["127.0.0.1 localhost", "::1 localhost", *(f"{address} {name}" for name, address in self._names.items())]
-        # The same file as before: another one in its place would not be seen behind the mount.
+        # Written in place: the bind mount would not show a new file of the same name.
         with open(self.folder / "etc" / "hosts", "r+b", buffering=0) as file:
             file.truncate(file.write("".join(f"{line}\n" for line in lines).encode()))
 
@@ -232,17 +233,17 @@ class Host:
 
     @property
     def memory_group(self) -> Path | None:
-        """The folder of this host's memory group, seen from outside. None: this machine lets us make none."""
+        """Folder of this host's memory group, as seen from outside; None if this machine does not allow one."""
         group = self._running().group
         return Path(group) if group else None
 
     def limit_memory(self, size: int | None) -> None:
-        """For all processes of this host together, without swap. None: no limit."""
+        """Limit the memory of all processes of this host together, without swap. None: no limit."""
         group = self._group()
         if (group / "memory.max").exists():
             steps = [("memory.max", str(size or "max")), ("memory.swap.max", "0" if size else "max")]
         else:
-            # The limit with swap is never below the one without, so it goes out of the way first.
+            # The limit with swap must never be below the limit without swap, so it is removed first.
             with_swap, wanted = "memory.memsw.limit_in_bytes", str(size or -1)
             steps = [(with_swap, "-1"), ("memory.limit_in_bytes", wanted), (with_swap, wanted)]
         for file, value in steps:
@@ -250,31 +251,31 @@ class Host:
                 (group / file).write_text(value)
 
     def oom_kills(self) -> int:
-        """How many processes of this host the kernel has killed for memory."""
+        """Return the number of processes of this host that the kernel's OOM killer has killed."""
         group = self._group()
         text = kernel.read(str(group / "memory.events")) or kernel.read(str(group / "memory.oom_control"))
         return int(dict(line.split() for line in text.splitlines())["oom_kill"])
 
     def _group(self) -> Path:
         if not self.memory_group:
-            msg = "this machine lets us make no memory group: /sys/fs/cgroup is read-only, or has no memory controller"
+            msg = "cannot make a memory group on this machine: /sys/fs/cgroup is read-only, or has no memory controller"
             raise RuntimeError(msg)
         return self.memory_group
 
     def small_disk(self, megabytes: int) -> Path:
-        """A folder of this host with a disk of its own. `seen` gives it to those outside."""
+        """Make a folder of this host on its own tmpfs. `seen` returns its path from outside."""
         folder = self.folder / f"disk{next(self._disks)}"
         folder.mkdir()
         self.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", folder], check=True)
         return folder
 
     def seen(self, path: Path | str) -> Path:
-        """Where those outside find a file of this host: its mounts are its own."""
+        """Return the path of a file of this host as seen from outside the host's mounts."""
         return Path(f"/proc/{self._running().pid}/root{os.path.abspath(path)}")
 
 
 def ip(holder: int, *commands: str) -> None:
-    """Commands of `ip`, in the network of a process."""
+    """Run commands of `ip` in the network of a process."""
     done = subprocess.run(
         ["ip", "-batch", "-"],
         input="\n".join(commands),

@@ -1,7 +1,7 @@
-"""What hosts ask of the kernel: namespaces, mounts, memory groups, and the small programs that live in them.
+"""Kernel interface of hosts: namespaces, mounts, memory groups, and the small programs that run in them.
 
-Nothing here has a name on the machine: no entry below /run/netns, no link in the machine's own network. A namespace lasts as long as
-the process that holds it, and that process ends with the pipe to its maker. So nothing of a test run that crashed is there later.
+Hosts leave no named objects on the machine: no entry in /run/netns, no link in the machine's own network. A namespace lasts as long as the
+process that holds it, and that process ends when the pipe from its maker closes. So a crashed test run leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def die_with_parent() -> None:
 
 
 def read(path: str) -> str:
-    """Empty where it cannot be read: processes and groups come and go."""
+    """Return the text of a file; "" if it cannot be read, as processes and groups come and go."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -75,8 +75,10 @@ def _opened(path: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def children_join(holder: int) -> Iterator[None]:
-    """What this thread starts meanwhile is born into the holder's process namespace, and stays a child of this process: no program
-    stands between, so that a signal and an exit code are those of the program itself."""
+    """Start children of this thread in the holder's process namespace during the block.
+
+    They stay children of this process without a program in between, so signals and exit codes are the program's own.
+    """
     with _opened("/proc/thread-self/ns/pid") as own, _opened(f"/proc/{holder}/ns/pid") as theirs:
         _call("setns", theirs, NEWPID)
         try:
@@ -86,7 +88,7 @@ def children_join(holder: int) -> Iterator[None]:
 
 
 def join(holder: int, folder: str) -> None:
-    """Moves this process, which children_join has made, into the rest of the holder's world."""
+    """Move this process, started in children_join, into the holder's memory group and other namespaces."""
     group = memory_group(holder)
     if group:
         write(f"{group}/cgroup.procs", "0")
@@ -100,13 +102,13 @@ def join_network(holder: int) -> None:
 
 def _join(holder: int, *names: str) -> None:
     with contextlib.ExitStack() as stack:
-        # All are opened first: behind the new mounts, /proc has other numbers.
+        # All are opened first: after the new mounts, /proc has other pids.
         for fd in [stack.enter_context(_opened(f"/proc/{holder}/ns/{name}")) for name in names]:
             _call("setns", fd, 0)
 
 
 def is_below(pid: int, namespace: int) -> bool:
-    """Whether a process lives in the process namespace with this inode, or in one made inside it."""
+    """True if a process is in the process namespace with this inode, or in one inside it."""
     try:
         fd = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
     except OSError:
@@ -114,7 +116,7 @@ def is_below(pid: int, namespace: int) -> bool:
     while os.fstat(fd).st_ino != namespace:
         try:
             parent = fcntl.ioctl(fd, NS_GET_PARENT)
-        except PermissionError:  # that one is above our own
+        except PermissionError:  # the parent is above our own namespace
             return False
         finally:
             os.close(fd)
@@ -125,7 +127,7 @@ def is_below(pid: int, namespace: int) -> bool:
 
 # Memory groups
 
-# Hierarchy, its line in /proc/PID/cgroup, and the file that only a group with the memory controller has: version 1, then 2.
+# cgroup versions 1 and 2: mount point, line in /proc/PID/cgroup, and a file that exists only with the memory controller.
 HIERARCHIES = (
     ("/sys/fs/cgroup/memory", r"^[0-9]+:[^:]*\bmemory\b[^:]*:(.*)$", "memory.limit_in_bytes"),
     ("/sys/fs/cgroup", r"^0::(.*)$", "memory.max"),
@@ -133,7 +135,7 @@ HIERARCHIES = (
 
 
 def make_group(name: str) -> str:
-    """A new group below our own, else below the top; none where the machine allows neither."""
+    """Make a memory group below our own, else below the top. Return its path; "" if the machine allows neither."""
     for top, line, limit in HIERARCHIES:
         own = re.search(line, read("/proc/self/cgroup"), re.MULTILINE)
         for parent in (top + own[1].rstrip("/"), top) if own else ():
@@ -152,17 +154,17 @@ def make_group(name: str) -> str:
 
 def _make_folder(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.rmdir(path)  # of a run that crashed, whose process had the same number
+        os.rmdir(path)  # left by a crashed run whose process had the same pid
     os.mkdir(path)
 
 
 def memory_group(pid: int) -> str:
-    """The folder of a process's group, if make_group has made it."""
+    """Return the folder of a process's memory group; "" if make_group did not make it."""
     for top, line, limit in HIERARCHIES:
-        found = re.search(line, read(f"/proc/{pid}/cgroup"), re.MULTILINE)
-        if found:
-            name = os.path.basename(found[1])
-            for folder in (top + found[1], f"{top}/{name}"):
+        match = re.search(line, read(f"/proc/{pid}/cgroup"), re.MULTILINE)
+        if match:
+            name = os.path.basename(match[1])
+            for folder in (top + match[1], f"{top}/{name}"):
                 if name.startswith("ranklaunch-hosts-") and os.path.exists(f"{folder}/{limit}"):
                     return folder
     return ""
@@ -173,7 +175,7 @@ def _remove_group(path: str) -> None:
     while os.path.exists(path) and time.monotonic() < deadline:
         try:
             os.rmdir(path)
-        except OSError:  # the last of its processes is still on its way out
+        except OSError:  # its last process is still exiting
             time.sleep(0.01)
 
 
@@ -181,7 +183,7 @@ def _remove_group(path: str) -> None:
 
 
 def hold_host(name: str, folder: str, group_name: str) -> int:
-    """A host: its PID 1, which reaps, and this process, which stays outside and clears up behind it."""
+    """Run a host: a child as its PID 1, which reaps; this process stays outside and removes the memory group at the end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     group = make_group(group_name)
@@ -189,7 +191,7 @@ def hold_host(name: str, folder: str, group_name: str) -> int:
         unshare(NEWPID)
         child = os.fork()
         if not child:
-            _say_mistakes(_be_host, name, folder, group)
+            _run_in_child(_be_host, name, folder, group)
         os.write(1, f"{child} {group}\n".encode())
         os.close(1)
         os.waitpid(child, 0)
@@ -199,8 +201,8 @@ def hold_host(name: str, folder: str, group_name: str) -> int:
     return 0
 
 
-def _say_mistakes(function: object, *words: object) -> None:
-    """In a child that fork has made: whatever happens, it does not return into its parent's code."""
+def _run_in_child(function: object, *words: object) -> None:
+    """Call a function in a forked child and exit, with 127 and a message after an error. Never returns into the parent's code."""
     try:
         function(*words)  # type: ignore[operator]
         os._exit(0)
@@ -213,7 +215,7 @@ def _be_host(name: str, folder: str, group: str) -> None:
     die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
     with contextlib.suppress(OSError):
-        write("/proc/self/oom_score_adj", "-1000")  # the last that a memory limit may hit
+        write("/proc/self/oom_score_adj", "-1000")  # the OOM killer's last choice
     if group:
         write(f"{group}/cgroup.procs", "0")
     unshare(NEWNET | NEWNS | NEWUTS | NEWIPC | NEWCGROUP)
@@ -224,14 +226,14 @@ def _be_host(name: str, folder: str, group: str) -> None:
     for file in sorted(os.listdir(f"{folder}/etc")):
         if os.path.exists(f"/etc/{file}"):
             mount(f"{folder}/etc/{file}", f"/etc/{file}", flags=MS_BIND)
-    mount("none", "/", flags=MS_REC | MS_SHARED)  # so that a container inside sees what is mounted later
+    mount("none", "/", flags=MS_REC | MS_SHARED)  # so that a container inside sees later mounts
     os.write(1, b"ready\n")
     os.close(1)
     _wait_for_end_of_input()
 
 
 def _mount_sys(stash: str, group: str) -> None:
-    """The network's links stand below /sys too. Groups are shown as a container sees them: its own is the top."""
+    """Mount /sys anew, with the host's links. As in a container, the host's own memory group is the top."""
     mount("/sys/fs/cgroup", stash, flags=MS_BIND | MS_REC)
     mount("sysfs", "/sys", "sysfs")
     mount(stash, "/sys/fs/cgroup", flags=MS_MOVE)
@@ -246,7 +248,7 @@ def _wait_for_end_of_input() -> None:
 
 
 def hold_switch() -> int:
-    """A network with nothing but a bridge and one end of each host's cable."""
+    """Hold a network for the bridge and one end of each host's cable."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     unshare(NEWNET)
@@ -260,7 +262,7 @@ def hold_switch() -> int:
 
 
 def as_pid_1(*command: str) -> int:
-    """As PID 1 of a process namespace inside the host, like the ENTRYPOINT of a container."""
+    """Run a command as PID 1 of a process namespace inside the host, like the ENTRYPOINT of a container."""
     unshare(NEWPID | NEWNS)
     return _end_like(_status_of_child(_be_pid_1, *command))
 
@@ -273,8 +275,8 @@ def _be_pid_1(*command: str) -> None:
 
 
 def enter(holder: str, *command: str) -> int:
-    """For people: a command, a shell if none is given, in a host."""
-    in_front = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()  # a job behind `&` leaves the terminal alone
+    """Run a command in a host, by hand; a shell without one."""
+    in_front = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()  # a background job (&) must not take the terminal
     with children_join(int(holder)):
         status = _status_of_child(_enter, int(holder), in_front, *(command or ("bash",)))
     if in_front:
@@ -285,7 +287,7 @@ def enter(holder: str, *command: str) -> int:
 def _enter(holder: int, in_front: bool, *command: str) -> None:
     die_with_parent()
     join(holder, os.getcwd())
-    # A process group whose leader is outside has the number 0 inside, and kill(0) would reach far too many.
+    # A process group from outside has the number 0 inside, and kill(0) would reach processes outside.
     if in_front:
         os.setpgid(0, 0)
         _take_terminal()
@@ -304,7 +306,7 @@ FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 
 
 def _status_of_child(function: object, *words: object) -> int:
-    """Passes signals on to the child until it has ended."""
+    """Run a function in a child, forward signals to it until it ends, and return its wait status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     child = os.fork()
@@ -312,21 +314,21 @@ def _status_of_child(function: object, *words: object) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own handler
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        _say_mistakes(function, *words)
+        _run_in_child(function, *words)
     return _forward(child)
 
 
 def _forward(child: int) -> int:
     while True:
-        came = signal.sigwaitinfo(FORWARDED | {signal.SIGCHLD})
-        if came.si_signo == signal.SIGCHLD:
+        info = signal.sigwaitinfo(FORWARDED | {signal.SIGCHLD})
+        if info.si_signo == signal.SIGCHLD:
             pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
             if pid and not os.WIFSTOPPED(status):
                 return status
-            if pid:  # nobody here could wake it again
+            if pid:  # stopped: no process here would continue it
                 os.kill(child, signal.SIGCONT)
-        elif came.si_code <= 0:  # what the terminal sends has reached the child already
-            os.kill(child, came.si_signo)
+        elif info.si_code <= 0:  # signals of the terminal have reached the child already
+            os.kill(child, info.si_signo)
 
 
 def _end_like(status: int) -> int:

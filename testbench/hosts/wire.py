@@ -1,6 +1,6 @@
-"""A piece of cable that takes its time and loses packets. tc netem does it where the kernel has it; many have not.
+"""A cable with delay and loss of packets, for kernels without tc netem.
 
-A program of its own, as those of kernel.py: `wire.py carry NEAR FAR PEER`, `wire.py plain LINK`, in the network of its links.
+Run as a separate program in the network of its links: `wire.py carry NEAR FAR PEER`, `wire.py plain LINK`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_ON_THE_WAY = 20_000
 
 
 def carry(near: str, far: str, far_peer: str) -> None:
-    """Carries frames between two links until the input ends. A line of the input: milliseconds and percent of loss, for each way."""
+    """Carry frames between two links until stdin ends. A line of stdin sets milliseconds of delay and percent of loss, each way."""
     plain_frames(far_peer)
     ends = [_packets_of(near), _packets_of(far)]
     os.write(1, b"0 \nready\n")
@@ -34,7 +34,7 @@ def carry(near: str, far: str, far_peer: str) -> None:
 
 
 def plain_frames(link: str) -> None:
-    """Checksums and segments are made before a frame leaves: on a cable that a program carries, nobody does it later."""
+    """Switch off offloading of checksums and segments: this cable has no card that would do them later."""
     with socket.socket() as any_socket:
         for what in (ETHTOOL_STSO, ETHTOOL_STXCSUM):
             off = array.array("B", struct.pack("II", what, 0))
@@ -67,14 +67,14 @@ def _carry(other: dict[socket.socket, socket.socket]) -> None:
                 heapq.heappush(on_the_way, (time.monotonic() + delay_s, count, other[ready], frame))
         while on_the_way and on_the_way[0][0] <= time.monotonic():
             _, _, end, frame = heapq.heappop(on_the_way)
-            with contextlib.suppress(OSError):  # cut, or full
+            with contextlib.suppress(OSError):  # link down, or queue full
                 end.send(frame)
 
 
 def _next_frame(end: socket.socket) -> bytes:
     try:
         frame, sender = end.recvfrom(1 << 16)
-    except OSError:  # cut
+    except OSError:  # link down
         return b""
     return b"" if sender[2] == PACKET_OUTGOING else frame
 

@@ -1,4 +1,4 @@
-"""What hosts are to this machine while they are there, to see that nothing of it stays."""
+"""Traces of hosts on this machine, to check that none remains after their end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _held: list[int] = []
 
 
 def own_world() -> tuple[object, ...]:
-    """What this machine's own namespaces show."""
+    """Return the state of this machine's own namespaces: links, mounts, named namespaces, /etc/hosts."""
     named = sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else []
     return sorted(os.listdir("/sys/class/net")), Path("/proc/self/mounts").read_text(), named, Path("/etc/hosts").read_bytes()
 
 
 def world_of(cluster: Hosts) -> set[str]:
-    """The namespaces of an instance, and what else of it there is on this machine. The namespaces are held until
-    `let_go`: the kernel would give their numbers to others that are made meanwhile."""
+    """Return the namespaces, memory groups and processes of hosts. The namespaces are held open until `let_go`, so that the kernel does not
+    give their numbers to new ones."""
     assert cluster.switch
     holders = [pid for pid in (cluster.switch.pid, *(host.pid for host in cluster)) if os.path.exists(f"/proc/{pid}")]
     _held.extend(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for pid in holders for name in os.listdir(f"/proc/{pid}/ns"))
@@ -29,16 +29,16 @@ def world_of(cluster: Hosts) -> set[str]:
 
 
 def still_there(world: set[str]) -> set[str]:
-    found = {name for name in world if name.startswith("/") and os.path.exists(name)}
+    remaining = {name for name in world if name.startswith("/") and os.path.exists(name)}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            found |= world & {os.readlink(f"/proc/{pid}/ns/{name}") for name in os.listdir(f"/proc/{pid}/ns")}
-        except OSError:  # it has ended meanwhile
+            remaining |= world & {os.readlink(f"/proc/{pid}/ns/{name}") for name in os.listdir(f"/proc/{pid}/ns")}
+        except OSError:  # the process has ended meanwhile
             continue
-    return found
+    return remaining
 
 
 def let_go() -> None:
-    """At the end of a test."""
+    """Close the namespaces that world_of holds open."""
     while _held:
         os.close(_held.pop())

@@ -1,1 +1,1 @@
-"""A real ranklaunch that tests start: as one job, or on several hosts."""
+"""Real ranklaunch processes for tests: one job, or one on each of several hosts."""

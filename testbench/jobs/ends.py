@@ -1,4 +1,4 @@
-"""What must be true of every end of a job: its exit code, its verdict, its events."""
+"""Checks that hold for every end of a job: exit code, verdict, events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def checked_verdict(path: Path) -> dict[str, Any]:
-    """A verdict, after everything that holds for each."""
+    """Return the verdict in a file, after the checks that hold for every verdict."""
     verdict: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     formats.check("verdict", verdict)
     formats.check_attempt(path.parent)
@@ -29,8 +29,8 @@ def checked_verdict(path: Path) -> dict[str, Any]:
     assert started < ended
     if verdict["culprit"] is not None:
         _check_culprit(verdict["culprit"])
-        own = 75 if verdict["culprit"]["name"] == "sshd" else verdict["culprit"]["exit_code"]  # what sshd ends with says nothing
-        assert verdict["exit_code"] in (own, 76)  # of restarts in place that bring nothing
+        own = 75 if verdict["culprit"]["name"] == "sshd" else verdict["culprit"]["exit_code"]  # sshd's exit code has no meaning
+        assert verdict["exit_code"] in (own, 76)  # 76: restarts in place without progress
         assert verdict["outcome"] == "failed"
     for victim in verdict["victims"]:
         assert victim["signal"].startswith("SIG")
@@ -43,7 +43,7 @@ def _check_culprit(culprit: dict[str, Any]) -> None:
 
 
 def check_events(events: list[dict[str, Any]], verdict: dict[str, Any]) -> None:
-    """In order of time, from the reading to the end, and each process that was started has ended once."""
+    """Check the events of an attempt: in order of time, from "read" to "end", with one exit for each spawn."""
     assert all(event["event"] and event["time"] for event in events)
     times = [event["monotonic"] for event in events]
     assert times == sorted(times)
@@ -67,11 +67,13 @@ def check_end(
     victims: Mapping[int, str] | None = None,
     timeout: float = DEADLINE_S,
 ) -> dict[str, Any]:
-    """Waits for the end, which must be this one, in code, verdict and events alike. culprit: what must be true of it, None for no culprit.
-    victims: the signal of each rank, where it matters."""
+    """Wait for the job to end, check exit code, verdict and events, and return the verdict.
+
+    culprit: expected fields of the culprit; None: no culprit expected. victims: expected signal of each victim, by rank; None: not checked.
+    """
     code = job.end(timeout)
-    said = job.err.text if job._err else ""
-    assert code == exit_code, said
+    stderr = job.err.text if job._err else ""
+    assert code == exit_code, stderr
     verdict = job.verdict
     assert (verdict["outcome"], verdict["exit_code"]) == (outcome, exit_code), verdict
     if culprit is None:
@@ -83,7 +85,7 @@ def check_end(
         assert {victim["rank"]: victim["signal"] for victim in verdict["victims"]} == victims
     check_events(job.events, verdict)
     if job._err:
-        assert "Traceback" not in said
-        assert f"{outcome} with exit code {exit_code}" in said
-        assert verdict["reason"] in said
+        assert "Traceback" not in stderr
+        assert f"{outcome} with exit code {exit_code}" in stderr
+        assert verdict["reason"] in stderr
     return verdict

@@ -1,4 +1,4 @@
-"""Starting a real ranklaunch, talking to it and reading what it leaves."""
+"""Start a real ranklaunch, send it signals, and read the files that it writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
 RANKLAUNCH = (sys.executable, "-m", "ranklaunch")
 AS_PID_1 = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-# In front of the command of a job.
+# Prefixes for the command of a job.
 WITHOUT_STDOUT = ("sh", "-c", 'exec "$@" >&-', "sh")
 WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
 WITHOUT_STDIN = ("sh", "-c", 'exec "$@" <&-', "sh")
@@ -28,13 +28,13 @@ WITHOUT_ANY = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
 
 
 def attempts(log_dir: Path) -> list[Path]:
-    """Folders of attempts: in the log folder, or in those that the nodes have in it."""
+    """Return the folders of attempts: in the log folder, or in the folders of nodes in it."""
     return sorted([*log_dir.glob("attempt_*"), *log_dir.glob("node_*/attempt_*")])
 
 
 @functools.cache
 def pid_1_prefix() -> tuple[str, ...]:
-    """Words that make a command PID 1 of a namespace of its own; none where this machine does not allow it."""
+    """Return the words that make a command PID 1 of its own namespace; none if this machine does not allow it."""
     for words in (AS_PID_1, (AS_PID_1[0], "--map-root-user", *AS_PID_1[1:])):
         try:
             if subprocess.run([*words, "true"], capture_output=True, timeout=DEADLINE_S, check=False).returncode == 0:
@@ -45,8 +45,10 @@ def pid_1_prefix() -> tuple[str, ...]:
 
 
 class Job:
-    """A ranklaunch that was started. pid: where signals for it go; log_dir: its log directory. out and err: its two streams, None
-    where the test has given others."""
+    """A started ranklaunch.
+
+    pid: process to send signals to. log_dir: its log directory. out, err: its stdout and stderr, if the test has not redirected them.
+    """
 
     def __init__(
         self, popen: subprocess.Popen[bytes], family: Family, log_dir: Path, as_pid_1: bool, streams: Sequence[Stream | None]
@@ -77,22 +79,22 @@ class Job:
 
     @property
     def supervisor(self) -> int:
-        """The process that has the ranks as its children: as PID 1 ranklaunch itself, else its one child."""
+        """Pid of the parent of the ranks: ranklaunch itself if it is PID 1, else its only child."""
         return self.pid if self.as_pid_1 else int(sleep_until(lambda: children_of(self.pid), "ranklaunch has no child")[0])
 
     @property
     def children(self) -> list[int]:
-        """Of the supervisor, but for the process that looks after it where it is PID 1."""
+        """Children of the supervisor, without the process that watches it if it is PID 1."""
         return [pid for pid in children_of(self.supervisor) if command_of(pid) != command_of(self.supervisor)]
 
     def send(self, number: int) -> None:
         os.kill(self.pid, number)
 
     def end(self, timeout: float = DEADLINE_S, *, at_once: bool = True) -> int:
-        """The exit code as a shell gives it. at_once: nothing may be left at the moment in which ranklaunch has ended."""
+        """Wait for the end; return the exit code as a shell reports it. at_once: no process may be alive when ranklaunch has ended."""
         code = self.popen.wait(timeout)
-        left = self.family.describe() if at_once and self.family.members() else ""
-        assert not left, f"left behind: {left}"
+        orphans = self.family.describe() if at_once and self.family.members() else ""
+        assert not orphans, f"left behind: {orphans}"
         if not at_once:
             self.family.wait_until_gone()
         for stream in (self._out, self._err):
@@ -101,22 +103,22 @@ class Job:
         return code if code >= 0 else 128 - code
 
     def end_killed(self) -> None:
-        """Waits for the end of a ranklaunch that was killed by SIGKILL, and for that of everything that it had started."""
+        """Wait for the end of a ranklaunch that was killed by SIGKILL, and of all processes that it had started."""
         code = self.end(at_once=False)
-        # unshare cannot kill itself by SIGKILL to tell of its child's end, and exits with 1 in its place.
+        # unshare cannot repeat its child's SIGKILL on itself, and exits with 1 instead.
         assert code == 137 or (self.as_pid_1 and code == 1)
 
-    # What it leaves
+    # Its files
 
     @property
     def attempt(self) -> Path:
-        """The one attempt's folder."""
+        """Folder of the only attempt."""
         folders = attempts(self.log_dir)
         assert len(folders) == 1, f"{folders}; {self.err.text if self._err else ''}"
         return folders[0]
 
     def of_attempt(self, number: int) -> Path:
-        """One of several folders."""
+        """Return the folder of one of several attempts."""
         (folder,) = (folder for folder in attempts(self.log_dir) if folder.name == f"attempt_{number}")
         return folder
 
@@ -141,20 +143,20 @@ class Job:
 
 
 def code_of(job: Job) -> int:
-    """Of a node, while other nodes still run."""
+    """Return the exit code of a node, while other nodes may still run."""
     code = job.popen.wait(DEADLINE_S)
     return code if code >= 0 else 128 - code
 
 
 def codes(jobs: Sequence[Job]) -> list[int]:
-    """Of all nodes, after which nothing is left: until the last has ended, its processes are there rightly."""
-    found = [code_of(job) for job in jobs]
-    assert [job.end() for job in jobs] == found
-    return found
+    """Return the exit codes of all nodes, and check that no process is left. Until the last node ends, its processes may run."""
+    exit_codes = [code_of(job) for job in jobs]
+    assert [job.end() for job in jobs] == exit_codes
+    return exit_codes
 
 
 class Starter:
-    """Starts jobs of one test in one of the two forms: a plain process, or PID 1 of a namespace of its own."""
+    """Starter of one test's jobs, each as a plain process or as PID 1 of its own namespace."""
 
     def __init__(self, family: Family, folder: Path, as_pid_1: bool) -> None:
         self.family = family
@@ -169,8 +171,7 @@ class Starter:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Small, so that what is on the machine that runs the tests does not decide. RANKLAUNCH_RANKSIDE=off tries a whole suite without
-        records."""
+        """Small environment: variables of this machine do not matter. RANKLAUNCH_RANKSIDE=off runs a whole suite without records."""
         kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "RANKLAUNCH_RANKSIDE")
         return {**{name: os.environ[name] for name in kept if name in os.environ}, "LANG": "C", MARK: self.family.mark}
 
@@ -186,8 +187,11 @@ class Starter:
         log_dir: Path | None = None,
         new_session: bool = False,
     ) -> Job:
-        """ranklaunch with these words. prefix: what runs it, inside the namespace; outside: what runs unshare. stdout and stderr:
-        descriptors in place of pipes whose ends the job collects."""
+        """Start ranklaunch with these words.
+
+        prefix: words before ranklaunch, inside the namespace. outside: words before unshare. stdout, stderr: descriptors to use instead of
+        pipes, whose output the job collects.
+        """
         form = pid_1_prefix() if self.as_pid_1 else ()
         popen = subprocess.Popen(
             [*outside, *form, *prefix, *RANKLAUNCH, *map(str, words)],
@@ -208,8 +212,10 @@ class Starter:
         return job
 
     def run(self, *words: object, options: Sequence[object] = (), grace_s: float = 10, log_dir: Path | None = None, **how: Any) -> Job:
-        """Start `ranklaunch run` with a program and its arguments. Its rendezvous has a port of this test's own, unless the options or env
-        name a port: tests that run at the same time would share the default port."""
+        """Start `ranklaunch run` with a program and its arguments.
+
+        The rendezvous gets a port of this test unless options or env name one: tests that run at once would share the default port.
+        """
         log_dir = log_dir or self.folder / "logs"
         shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", grace_s)
         env = how.pop("env", None) or {}
@@ -218,20 +224,20 @@ class Starter:
         return self.command("run", *shared, *options, "--", *words, log_dir=log_dir, env=env, **how)
 
     def spawn(self, ranks: int, *words: object, options: Sequence[object] = (), **how: Any) -> Job:
-        """A program once per rank."""
+        """Start a program once per rank, with method spawn."""
         return self.run(*words, options=("--method", "spawn", "--slots", ranks, *options), **how)
 
     def clean_up(self) -> str:
-        """Ends everything that is left; what that was."""
-        left = self.family.describe() if self.family.members() else ""
+        """Kill the processes that still run. Return their description, "" for none."""
+        orphans = self.family.describe() if self.family.members() else ""
         self.family.kill()
         for job in self.jobs:
             job.popen.wait(DEADLINE_S)
-        return left
+        return orphans
 
 
 def as_from_a_terminal() -> None:
-    """Whatever this test run ignores (it may run under nohup, or behind a shell's `&`), ranklaunch starts with the defaults."""
+    """Reset the signals that this test run may ignore (nohup, a shell's `&`), so that ranklaunch starts with the defaults."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

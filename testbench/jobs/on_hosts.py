@@ -1,4 +1,4 @@
-"""A job on several hosts, one ranklaunch on each, for tests of launchers: start it, wait for what it says, and look at how it ended."""
+"""A job with one ranklaunch on each of several hosts, for tests of launchers: start it, wait for output, check its end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from testbench.hosts import Entered, Host, Hosts
 from testbench.jobs.ends import checked_verdict
 from testbench.waiting import sleep_until
 
-LONG_S = 240.0  # of every wait: several imports of PyTorch on two busy cores
+LONG_S = 240.0  # limit of every wait: several imports of PyTorch on two busy cores
 COMMON = ("outcome", "exit_code", "reason", "culprit")
 
 
 class Node:
-    """A started ranklaunch."""
+    """A ranklaunch that was started on a host."""
 
     def __init__(self, host: Host, popen: Entered, folder: Path) -> None:
         self.host, self.popen, self._folder = host, popen, folder
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def _attempt(self) -> Path:
-        """In the log folder, or in the node's own below it where the platform's volumes may be shared."""
+        """Folder of the attempt: in the log folder, or in the node's folder below it on platforms with shared volumes."""
         return next(iter(self._folder.glob("node_*")), self._folder) / "attempt_1"
 
 
@@ -83,7 +83,7 @@ class LauncherJob:
         kept = ("PATH", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "RANKLAUNCH_RANKSIDE")
         hosts = ",".join(each.name for each in self._hosts)
         home = {"HOME": str(self.folder), "LANG": "C", "OMP_NUM_THREADS": "1"}
-        # Open MPI's own folder, which is called after the host and the process: hosts of other tests have the same names.
+        # Open MPI names its folder by host and process, and hosts of other tests have the same names: this test gets its own place.
         (self.folder / "t").mkdir(exist_ok=True)
         (self.folder / "t").chmod(0o1777)
         home["OMPI_MCA_orte_tmpdir_base"] = home["OMPI_MCA_btl_vader_backing_directory"] = str(self.folder / "t")
@@ -93,7 +93,7 @@ class LauncherJob:
         }  # fmt: skip
 
     def said(self, node: int, text: str, times: int = 1) -> None:
-        """Waits until its ranks have written this so often."""
+        """Wait until the ranks of a node have written a text so many times."""
 
         def is_there() -> bool:
             assert self.nodes[node].popen.poll() is None or self.nodes[node].out.count(text) >= times, f"ended before; {self.words()}"
@@ -102,11 +102,11 @@ class LauncherJob:
         sleep_until(is_there, lambda: f"{text!r} of node {node}; {self.words()}", LONG_S)
 
     def culprit_of_mpirun(self, node: int, rank: int) -> tuple[int, int | None]:
-        """Node and rank that a verdict can name of a rank that has failed: none, where mpirun has not said which it was, as happens."""
+        """Return node and rank that a verdict can name for a failed rank: (0, None) if mpirun did not print which rank failed."""
         return (node, rank) if "Process name" in self.nodes[0].log("mpirun.log") else (0, None)
 
     def end(self, code: int) -> dict[str, Any]:
-        """All end with one code and one verdict, and nothing is left on any host; node 0's verdict."""
+        """Wait for all nodes; check that they agree on code and verdict and that no process is left. Return node 0's verdict."""
         deadline = time.monotonic() + LONG_S
         for node in self.nodes:
             try:

@@ -1,4 +1,4 @@
-"""Processes as /proc shows them, and all those of one test."""
+"""Processes in /proc, and the set of one test's processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parent_of(pid: int) -> int:
 
 
 def state_of(pid: int) -> str:
-    """The letter that /proc gives, "" for a process that is gone."""
+    """Return the state letter in /proc, "" for a process that has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -33,7 +33,7 @@ def pids() -> list[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    return [found for found in pids() if parent_of(found) == pid]
+    return [child for child in pids() if parent_of(child) == pid]
 
 
 def command_of(pid: int) -> str:
@@ -44,7 +44,7 @@ def command_of(pid: int) -> str:
 
 
 def memory_of(pid: int, field: str = "VmRSS") -> int:
-    """Kilobytes; 0 for a process that is gone."""
+    """Return a field of /proc/PID/status in kilobytes; 0 for a process that has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -53,14 +53,14 @@ def memory_of(pid: int, field: str = "VmRSS") -> int:
 
 
 class Family:
-    """Every process of one test: each inherits a variable that no other process has."""
+    """All processes of one test: each inherits the variable MARK with a unique value."""
 
     def __init__(self) -> None:
         self.mark = uuid.uuid4().hex
         self._needle = f"{MARK}={self.mark}".encode()
 
     def members(self) -> list[int]:
-        """Zombies are none of them: their environment is gone."""
+        """Return the pids, without zombies, which have no environment."""
         return [pid for pid in pids() if pid != os.getpid() and self._needle in _environment(pid)]
 
     def wait_until_gone(self, timeout: float = DEADLINE_S) -> None:
@@ -72,10 +72,10 @@ class Family:
     def kill(self) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
-            found = self.members()
-            if not found:
+            members = self.members()
+            if not members:
                 return
-            for pid in found:
+            for pid in members:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What comes out of a process."""
+"""Output of a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbench.waiting import DEADLINE_S
 
 
 class Stream:
-    """Collects what comes out of a pipe or a pseudo-terminal until its end. Closes fd then."""
+    """Output of a pipe or pseudo-terminal, read by a thread until its end. The thread then closes `fd`."""
 
     def __init__(self, fd: int) -> None:
         self.data = bytearray()
@@ -23,7 +23,7 @@ class Stream:
         while True:
             try:
                 data = os.read(self._fd, 1 << 20)
-            except OSError:  # a pseudo-terminal that nobody has open any more
+            except OSError:  # a pseudo-terminal whose other end is closed
                 data = b""
             with self._grown:
                 self.data += data
@@ -46,16 +46,16 @@ class Stream:
         wanted = text.encode()
         with self._grown:
             self._grown.wait_for(lambda: self.ended or self.data.count(wanted) >= count, timeout)
-            found = self.data.count(wanted)
-            assert found >= count, f"{text!r} came {found} times of {count} in:\n{self.data[-4000:].decode(errors='replace')}"
+            times = self.data.count(wanted)
+            assert times >= count, f"{text!r}: {times} times, expected {count}, in:\n{self.data[-4000:].decode(errors='replace')}"
 
     def wait_for_end(self) -> None:
         self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive(), "somebody still holds the writing end"
+        assert not self._thread.is_alive(), "no end of the stream: a process still holds the writing end"
 
 
 def tagged(stream: Stream, tag: str) -> bytes:
-    """The lines of a stream that begin with a tag, without it."""
+    """Return the lines of a stream that begin with a tag, without the tag."""
     start = tag.encode()
     lines = bytes(stream.data).splitlines(keepends=True)
     return b"".join(line[len(start) :] for line in lines if line.startswith(start))

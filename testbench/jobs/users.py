@@ -1,4 +1,4 @@
-"""Other users: words that start a command as one, and folders that he may enter."""
+"""Other users: words that start a command as such a user, and folders that the user may enter."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv")
 
 
 def as_user(uid: int) -> tuple[str, ...]:
-    """Words in front of a command. The user may read everything (the interpreter may live in root's home) and write what is his."""
+    """Return words before a command. The user may read everything, as the interpreter may be in root's home, and write own files only."""
     capabilities = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search")
     return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *capabilities)
 
 
 def as_user_alone(uid: int, gid: int) -> tuple[str, ...]:
-    """Words in front of a command, as those of as_user; but the user reads what its files' modes let him read, as in a container."""
+    """Return words before a command, like as_user, but with the read permissions of a usual user, as in a container."""
     no_capabilities = ("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all")
     return ("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *no_capabilities)
 
 
 def copied_for_all(folder: Path) -> str:
-    """An interpreter that such a user may run ("" if there is none) with what is copied into the folder: the repository and the
-    interpreter of these tests may be where nobody else can read."""
+    """Copy ranklaunch into a folder; return an interpreter with which other users can run it, "" for none.
+
+    The repository and the interpreter of these tests may be in folders that other users cannot read.
+    """
     import jinja2
     import markupsafe
 
@@ -52,7 +54,7 @@ def copied_for_all(folder: Path) -> str:
 
 
 def open_to_all(folder: Path) -> None:
-    """pytest makes folders that only their owner may enter."""
+    """Let other users enter and write a folder of pytest, which only its owner may enter by default."""
     folder.chmod(0o777)
     for parent in folder.parents:
         if parent.stat().st_uid == os.getuid() and not stat.S_IMODE(parent.stat().st_mode) & 0o001:

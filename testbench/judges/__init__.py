@@ -1,1 +1,1 @@
-"""What judges what ranklaunch makes: schemas and rules of others, and Helm."""
+"""Validators for ranklaunch's output: its schemas, rules of Kubernetes and the engines, Helm."""

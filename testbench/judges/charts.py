@@ -1,4 +1,4 @@
-"""What the tests of charts/ share: Helm of two versions, what it renders, and the schemas that rendered objects must fit."""
+"""Shared parts of the tests of charts/: two versions of Helm, cases, rendered objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ every_case = pytest.mark.parametrize("values", CASES, ids=case_id)
 
 
 def helm(major: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Helm as on a machine without a cluster."""
+    """Run Helm without a cluster and without the user's settings."""
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     command = [str(program(major)), *map(str, words)]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
@@ -46,10 +46,10 @@ def helm(major: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
 @functools.cache
 def program(major: str) -> Path:
     try:
-        found: Path = module("tools/helm.py").helm(major)
+        path: Path = module("tools/helm.py").helm(major)
     except SystemExit as error:
         pytest.skip(str(error))
-    return found
+    return path
 
 
 @functools.cache
@@ -60,14 +60,14 @@ def rendered(major: str, values: Path, chart: Path = RUN, *more: str) -> str:
 
 
 def rendered_with(major: str, folder: Path, values: Path, changes: Object, *more: str) -> subprocess.CompletedProcess[str]:
-    """The case's values, some of them changed. They go through a file, so that every value keeps its type."""
+    """Render a case with changed values. The changes go through a file, so that every value keeps its type."""
     changed = folder / "changes.yaml"
     changed.write_text(json.dumps(changes), encoding="utf-8")
     return helm(major, "template", RELEASE, RUN, "--namespace", "team", "--values", values, "--values", changed, *more)
 
 
 def parse(text: str) -> list[Object]:
-    import yaml  # of the extra `charts`; tests without that marker do without it
+    import yaml  # from the extra `charts`; tests without the marker do not need it
 
     fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [each for each in yaml.load_all(text, Loader=fast) if each]

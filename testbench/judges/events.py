@@ -1,4 +1,4 @@
-"""Lines of events.jsonl, held against the table of events."""
+"""Check of lines of events.jsonl against the table of events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BY_NAME: Mapping[str, Event] = {event.name: event for event in EVENTS}
 
 
 def misfits(line: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what of an event's line is not as the table says."""
+    """Yield the differences between an event's line and the table."""
     event = BY_NAME.get(line.get("event", ""))
     if event is None:
         yield f"unknown event {line.get('event')!r}"

@@ -1,4 +1,4 @@
-"""What docs/schemas/ says of the JSON that ranklaunch writes."""
+"""Validation of ranklaunch's JSON files by docs/schemas/."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ OF_ATTEMPT = {
     "slow.json": "slow",
 }
 RECORD = re.compile(r"(rank|launcher|exception|exit)(-[0-9]+){3,4}\.json")
-MOST_RECORDS = 64  # of a node that are looked at
+MOST_RECORDS = 64  # records of a node that are checked
 
 
 def check(name: str, document: Any) -> None:
-    """Raises AssertionError with what does not fit most."""
+    """Raise AssertionError with the best matching error of the schema."""
     from jsonschema.exceptions import best_match
 
     worst = best_match(_validator(name).iter_errors(document))
@@ -41,7 +41,7 @@ def check_events(lines: list[Any]) -> None:
 
 
 def check_attempt(folder: Path) -> None:
-    """All that ranklaunch has left in the folder of an attempt, or of a round."""
+    """Check all files of ranklaunch in the folder of an attempt or a round."""
     for name in (*OF_ATTEMPT, "events.jsonl"):
         path = folder / name
         if path.exists():
@@ -52,7 +52,7 @@ def check_attempt(folder: Path) -> None:
 
 
 def check_record(path: Path) -> None:
-    """A file that a rank or a launcher has written of itself."""
+    """Check a record that a rank or a launcher has written."""
     check("record", json.loads(path.read_text(encoding="utf-8")))
 
 
@@ -83,7 +83,7 @@ def _event(event: str) -> str:
 
 @functools.cache
 def _validator(name: str) -> Any:
-    """name: of a file, or of a part of it behind a #: of one event, where what is wrong with it is told better than of any."""
+    """Return a validator. name: schema, or SCHEMA#PART for one of its $defs: errors of one event are clearer than those of oneOf."""
     from jsonschema import Draft202012Validator
 
     file, _, part = name.partition("#")

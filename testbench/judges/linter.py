@@ -1,6 +1,6 @@
-"""What API servers accept and engines then refuse or never run: rules for rendered objects, each with the name of what it is about.
+"""Rules for rendered objects that no schema has: mistakes that an API server accepts, and that the engine then refuses or never runs.
 
-Controllers and webhooks of the engines check these; no schema does.
+The rules are those of the engines' controllers and webhooks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
 
 def lint(objects: list[Object]) -> list[str]:
-    """Every mistake found; those of one object and those between them."""
+    """Return the mistakes of all objects."""
     return [problem for each in objects for problem in (*RULES.get(each["kind"] + "/" + each["apiVersion"], _nothing)(each),)]
 
 
@@ -114,7 +114,7 @@ def _volcano(job: Object) -> Iterator[str]:
         place = f"vcjob task {task['name']}"
         if task.get("minAvailable", 0) > task["replicas"]:
             yield f"{place}: minAvailable > replicas"
-        if not task.get("maxRetry") or "minAvailable" not in task:  # so that applying it again, whole, changes nothing
+        if not task.get("maxRetry") or "minAvailable" not in task:  # else applying the manifest again would change the task
             yield f"{place}: left to the webhook, which lets nobody take it away again"
         if len(f"{job['metadata']['name']}-{task['name']}-{task['replicas'] - 1}") > 63:
             yield f"{place}: pod's name too long"
@@ -169,9 +169,9 @@ def _runtime(runtime: Object) -> Iterator[str]:
     if len(set(policy) - {"numNodes"}) > 1:
         yield "runtime: two mlPolicies"
     spec = runtime["spec"]["template"]["spec"]
-    found = _jobset_spec(spec, runtime["metadata"]["name"])
-    of_job = runtime["kind"] == "ClusterTrainingRuntime"  # there each TrainJob brings its image
-    yield from (problem for problem in found if not (of_job and problem.endswith(": no image")))
+    problems = _jobset_spec(spec, runtime["metadata"]["name"])
+    of_job = runtime["kind"] == "ClusterTrainingRuntime"  # for these each TrainJob sets the image
+    yield from (problem for problem in problems if not (of_job and problem.endswith(": no image")))
     for job in spec["replicatedJobs"]:
         if job["template"].get("metadata", {}).get("labels", {}).get("trainer.kubeflow.org/trainjob-ancestor-step") != "trainer":
             continue

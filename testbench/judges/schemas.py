@@ -1,7 +1,7 @@
-"""What Kubernetes and the engines say of the shape of their objects.
+"""Validation of objects by the schemas of Kubernetes and of the engines.
 
-Schemas of kinds of Kubernetes come with kubernetes-validate. Those of custom resources are in no package: they are looked for as
-CustomResourceDefinitions, in the folder that SPEC_CRDS names, else in one named crds beside the repository or in a folder there.
+Schemas of Kubernetes' kinds come with kubernetes-validate. Schemas of custom resources are CustomResourceDefinitions, which no package
+has: they are read from the folder in SPEC_CRDS, else from a folder crds beside the repository, or in a folder there (tools/crds.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from testbench.judges.charts import Object, parse
 from testbench.places import ROOT
 
-OLDEST, NEWEST = "1.29", "1.35"  # Kubernetes: the oldest that the charts allow, and one with fields that are new
+OLDEST, NEWEST = "1.29", "1.35"  # versions of Kubernetes: the oldest that the charts allow, and a new one
 CORE = {("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job"), ("networking.k8s.io/v1", "NetworkPolicy")}
-# Of the Prometheus Operator, by its API reference (prometheus-operator.dev/docs/api-reference/api): the fields that are used here.
+# Fields of the Prometheus Operator that the charts use, from its API reference (prometheus-operator.dev/docs/api-reference/api).
 _TEXTS: Object = {"type": "object", "additionalProperties": {"type": "string"}}
 _ENDPOINT: Object = {"type": "object", "properties": {"port": {"type": "string"}, "path": {"type": "string"}}, "required": ["port"]}
 _RULE: Object = {
@@ -51,20 +51,20 @@ def is_core(thing: Object) -> bool:
 
 
 def misfits_of_core(thing: Object) -> list[str]:
-    """What is wrong with the shape of the object, or of the pods of a custom resource."""
+    """Return the errors of an object of Kubernetes, or of the pod templates of a custom resource."""
     things = [thing] if is_core(thing) else [as_pod(template) for template in pod_templates(thing)]
     return [text for each in things for text in _core(each)]
 
 
 def misfits_of_custom(thing: Object) -> list[str]:
-    """What is wrong with the shape of a custom resource, in any of the engine's versions."""
+    """Return the errors of a custom resource, in all known versions of the engine."""
     schemas = schemas_of(thing["apiVersion"], thing["kind"])
-    assert schemas, f"{folder()} has no definition of {thing['kind']}"
+    assert schemas, f"{folder()} has no definition of {thing['kind']}: run tools/crds.py"
     return [text for schema in schemas for text in misfits(thing, schema)]
 
 
 def _core(thing: Object) -> Iterator[str]:
-    import kubernetes_validate  # of the extra `charts`
+    import kubernetes_validate  # from the extra `charts`
 
     for version in (OLDEST, NEWEST):
         try:
@@ -74,14 +74,14 @@ def _core(thing: Object) -> Iterator[str]:
 
 
 def misfits(thing: Object, schema: Object) -> Iterator[str]:
-    import jsonschema  # of the extra `charts`
+    import jsonschema  # from the extra `charts`
 
     for error in jsonschema.Draft7Validator(schema).iter_errors(thing):
         yield f"{thing['kind']} {'.'.join(map(str, error.absolute_path))}: {error.message[:300]}"
 
 
 def pod_templates(thing: Any) -> Iterator[Object]:
-    """Wherever they stand: each has a list of containers."""
+    """Yield the pod templates in an object, at any depth: a dict whose spec has containers."""
     if isinstance(thing, dict):
         if isinstance(thing.get("spec"), dict) and "containers" in thing["spec"] and "kind" not in thing:
             yield thing
@@ -94,21 +94,21 @@ def pod_templates(thing: Any) -> Iterator[Object]:
 
 
 def as_pod(template: Object) -> Object:
-    """No engine's schema looks into a pod, but that of Kubernetes does."""
+    """Return a template as a Pod, which Kubernetes' schema checks; the engines' schemas do not look into pods."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", **template.get("metadata", {})}, "spec": template["spec"]}
 
 
 @functools.cache
 def schemas_of(api_version: str, kind: str) -> list[Object]:
-    """One for each version of the engine whose definition is here."""
+    """Return the schemas of a kind, one for each version of the engine with a definition in the folder."""
     if api_version == "monitoring.coreos.com/v1" and kind in MONITORING:
         return [_of_monitoring(MONITORING[kind])]
     known = folder()
     texts = [path.read_text(encoding="utf-8") for path in sorted(known.glob("*.yaml"))] if known else []
-    found = [crd["spec"] for text in texts if f"kind: {kind}\n" in text for crd in parse(text)]
+    specs = [crd["spec"] for text in texts if f"kind: {kind}\n" in text for crd in parse(text)]
     return [
         strict(version["schema"]["openAPIV3Schema"])
-        for spec in found
+        for spec in specs
         for version in spec["versions"]
         if (f"{spec['group']}/{version['name']}", spec["names"]["kind"]) == (api_version, kind)
     ]
@@ -144,13 +144,13 @@ def strict(schema: Any) -> Any:
 
 
 def _closed(schema: Object) -> bool:
-    """Those in anyOf and the like have no type: they say something of fields that are named elsewhere."""
+    """True if unknown fields are errors. Schemas inside anyOf and the like have no type, and stay open."""
     opened = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
     return schema.get("type") == "object" and "properties" in schema and not opened
 
 
 def broken_rules(thing: Object) -> list[str]:
-    """Those in CEL that do not hold for a new custom resource; those about a change of one (oldSelf) have nothing to say."""
+    """Return the CEL rules that a new custom resource breaks. Rules about changes (oldSelf) are left out."""
     return [rule for schema in schemas_of(thing["apiVersion"], thing["kind"]) for rule in _broken(schema, thing)]
 
 
@@ -169,7 +169,7 @@ def _broken(schema: Object, value: Any) -> Iterator[str]:
 def _holds(rule: str, value: Any) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import celpy  # of the extra `charts`
+        import celpy  # from the extra `charts`
 
         environment = celpy.Environment()
         program = environment.program(environment.compile(rule))

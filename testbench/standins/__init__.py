@@ -1,4 +1,4 @@
-"""Stand-ins for launchers, where a real one takes seconds to start or cannot be installed: small programs of the same name."""
+"""Stand-ins for launchers that need seconds to start or cannot be installed: small programs of the same name."""
 
 from __future__ import annotations
 

@@ -173,8 +173,8 @@ def test_logs_of_a_root_that_cannot_be_written_go_to_a_volume() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"security": {"readOnlyRootFilesystem": False}}, "Its logs go with it: a volume of all pods, named by"),
-        ({"env": {"RANKLAUNCH_LOG_DIR": "/logs"}}, "Its logs go with it: a volume of all pods, named by"),
+        ({"security": {"readOnlyRootFilesystem": False}}, "Its logs are lost with the pod. To keep the logs of all nodes, mount"),
+        ({"env": {"RANKLAUNCH_LOG_DIR": "/logs"}}, "Its logs are lost with the pod. To keep the logs of all nodes, mount"),
         ({"env": {"RANKLAUNCH_LOG_DIR": "/data/logs"}}, "from the logs in /data/logs; of all nodes"),
         (
             {"envFrom": [{"configMapRef": {"name": "a"}}]},

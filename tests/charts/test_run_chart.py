@@ -200,11 +200,11 @@ def test_notes_say_where_an_eviction_is_not_counted(name: str, changes: tuple[st
         (
             "volcano-torchrun-gpu",
             ["restart.maxRestarts=3"],
-            "exit code 2, 69, 76, 78 it is not started anew, after any other 3 times at most.",
+            "not restarted after exit code 2, 69, 76, 78; after any other it is, 3 times at most.",
         ),
-        ("volcano-torchrun-gpu", ["restart.maxRestarts=1", "restart.noRetryExitCodes=[]"], "a failure it is started anew 1 time at most."),
-        ("jobset-torchrun-gpu", ["restart.maxRestarts=3"], "any other 3 times at most (a pod that the cluster takes away is not counted)."),
-        ("acjob-msrun-npu", ["restart.maxRestarts=3"], "After exit codes from 128 alone it is started anew, 3 times at most."),
+        ("volcano-torchrun-gpu", ["restart.maxRestarts=1", "restart.noRetryExitCodes=[]"], "is restarted after a failure, 1 time at most."),
+        ("jobset-torchrun-gpu", ["restart.maxRestarts=3"], "it is, 3 times at most (a pod that the cluster takes away is not counted)."),
+        ("acjob-msrun-npu", ["restart.maxRestarts=3"], "is restarted only after exit codes from 128, 3 times at most."),
         ("acjob-msrun-npu", ["restart.maxRestarts=0"], ""),
     ],
 )
@@ -212,7 +212,7 @@ def test_notes_say_when_it_starts_anew(name: str, options: list[str], said: str)
     words = [word for option in options for word in ("--set-json", option)]
     done = helm("4", "install", "demo", RUN, "--values", case(name), *words, "--dry-run=client")
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.partition("\nNOTES:\n")[2].splitlines() if "started anew" in line]
+    lines = [line for line in done.stdout.partition("\nNOTES:\n")[2].splitlines() if "The whole job is" in line]
     assert [line for line in lines if said and line.endswith(said)] == lines
     assert bool(lines) == bool(said)
 

@@ -111,12 +111,12 @@ def test_modelarts_is_told_exactly_what_was_given(data: st.DataObject) -> None:
 def test_slurm_is_told_exactly_what_was_given(data: st.DataObject) -> None:
     wanted = data.draw(values("slurm"))
     text = text_of(wanted)
-    words = shlex.split(text[text.index("\ntold=(") :])
+    words = shlex.split(text[text.index("\nvariables=(") :])
     told, command = words[1 : words.index("env") - 1], words[words.index("env") + 1 :]
     assert set(told) >= {f"{name}={value}" for name, value in wanted["env"].items()}
     given_words = ["ranklaunch", "run", "--", wanted["script"], *wanted["args"], "code=$?"]
     first = command.index("ranklaunch")  # before it are srun's own options
-    assert command[:2] == ["${told[@]}", "srun"]
+    assert command[:2] == ["${variables[@]}", "srun"]
     assert all(word.startswith("--") for word in command[2:first])
     assert command[first : first + len(given_words)] == given_words
 

@@ -45,7 +45,7 @@ def directives(*options: str, **how: Any) -> list[str]:
 
 def started(*options: str, **how: Any) -> list[str]:
     """What srun is called with, up to ranklaunch."""
-    line = next(line for line in script(*options, **how).splitlines() if line.startswith('env "${told[@]}" srun '))
+    line = next(line for line in script(*options, **how).splitlines() if line.startswith('env "${variables[@]}" srun '))
     words = shlex.split(line)
     return words[words.index("--wait=0") + 1 : words.index("ranklaunch")]
 

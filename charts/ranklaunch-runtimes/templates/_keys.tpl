@@ -1,10 +1,10 @@
-{{/* Keys that there are not, texts of a wrong form, and objects of Kubernetes: by keys.json, which tools/chart_values.py makes. */}}
+{{/* Checks of keys, of the forms of texts, and of Kubernetes' objects. keys.json has the tables; tools/chart_values.py writes it. */}}
 
 {{- define "ranklaunch-runtimes.validate.keys" -}}
 {{- include "ranklaunch-runtimes.keys" (dict "values" .Values "place" "" "table" (.Files.Get "keys.json" | fromJson)) -}}
 {{- end -}}
 
-{{/* What Kubernetes has in another shape. No other rule looks at values of which one is so. Called with a dict: values, table. */}}
+{{/* Values that are often written in Kubernetes' shape instead of the chart's. With one of these, no other rule runs. Called with a dict: values, table. */}}
 {{- define "ranklaunch-runtimes.wrongShapes" -}}
 {{- if not (kindIs "map" .values.env) }}
 - "env: expected a map of strings; a list as Kubernetes has it goes into extraEnv"
@@ -14,13 +14,13 @@
 {{- end }}
 {{- end -}}
 
-{{/* Of env and extraEnv. Called with a dict: values, table, skip (names that other rules judge). */}}
+{{/* Faults of variables in env and extraEnv. Called with a dict: values, table, skip (names that other rules judge). */}}
 {{- define "ranklaunch-runtimes.wrongVariables" -}}
 {{- range $name, $value := .values.env }}
 {{ include "ranklaunch-runtimes.wrongVariable" (dict "place" (printf "env.%s" $name) "name" $name "value" $value "table" $.table "skip" $.skip) }}
 {{- end }}
 {{- range .values.extraEnv }}
-{{- /* Kubernetes puts another variable in for $(NAME). */}}
+{{- /* Text with $(NAME) is not judged: Kubernetes replaces it by another variable. */}}
 {{- $value := ternary (toString .value) "" (and (kindIs "string" .value) (not (contains "$(" (toString .value)))) }}
 {{ include "ranklaunch-runtimes.wrongVariable" (dict "place" (printf "extraEnv: %v" .name) "name" (toString .name) "value" $value "table" $.table "skip" $.skip) }}
 {{- end }}
@@ -64,7 +64,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Called with a dict: path, value, table. What Helm's schema would refuse without a word about what is meant. */}}
+{{/* A word that is not legal, with the likely one: Helm's schema would refuse it without a hint. Called with a dict: path, value, table. */}}
 {{- define "ranklaunch-runtimes.wrongWord" -}}
 {{- $known := get .table.words .path -}}
 {{- if not (has .value $known.legal) }}
@@ -99,7 +99,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* As others call it, as it is called in another group, or as it is nearly spelt. */}}
+{{/* Hint for an unknown key: the key that other tools call so, that another group calls so, or that is spelt nearly so. */}}
 {{- define "ranklaunch-runtimes.meant" -}}
 {{- $familiar := .table.familiar -}}
 {{- $path := .path | replace "-" "" | replace "_" "" | lower -}}
@@ -114,7 +114,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The name that has most letters and pairs of letters in common with the word, where these are `least` of a hundred (70); else empty. */}}
+{{/* The most similar of `names`, by letters and pairs of letters in common with `word`; empty if it scores below `least` percent (default 70). */}}
 {{- define "ranklaunch-runtimes.near" -}}
 {{- $word := lower .word -}}
 {{- $pairs := sub (len $word) 1 | max 0 | int -}}
@@ -153,7 +153,7 @@
 {{- end -}}
 
 {{/*
-What is wrong with what is given as Kubernetes has it. Called with a dict: path, value, kind (a type's name, a list of it, or a map of it),
+Faults of a value in Kubernetes' form. Called with a dict: path, value, kind (a type's name; with [] a list of it, with {} a map of it),
 table.
 */}}
 {{- define "ranklaunch-runtimes.object" -}}
@@ -201,7 +201,7 @@ table.
 {{- end -}}
 {{- end -}}
 
-{{/* Of an object. What is null is nothing to Kubernetes too. */}}
+{{/* Faults of an object's fields. A field that is null counts as absent, as for Kubernetes. */}}
 {{- define "ranklaunch-runtimes.fields" -}}
 {{- $path := .path -}}
 {{- $table := .table -}}

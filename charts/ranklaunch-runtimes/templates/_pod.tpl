@@ -10,7 +10,7 @@ spec:
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ int64 $values.lifecycle.gracePeriodSeconds }}
   {{- if $values.scheduling.volcanoQueue }}
-  {{- /* Trainer makes the PodGroup, and names no scheduler that looks at it. */}}
+  {{- /* Trainer makes the PodGroup, but does not set the scheduler that reads it. */}}
   schedulerName: volcano
   {{- end }}
   {{- with $values.scheduling.priorityClass }}
@@ -45,7 +45,7 @@ spec:
       image: {{ printf "%s%s" . (ternary (printf ":%s" $values.image.tag) "" (ne $values.image.tag "")) | quote }}
       {{- end }}
       imagePullPolicy: {{ $values.image.pullPolicy }}
-      {{- /* A TrainJob gives the program: args. */}}
+      {{- /* The program comes from the TrainJob, as args. */}}
       command: [ranklaunch, run, --]
       env:
         {{- include "ranklaunch-runtimes.env" . | trim | nindent 8 }}
@@ -92,7 +92,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* Of one name, the user's is taken; a TrainJob's env comes over both. */}}
+{{/* Environment. The chart's env overrides ranklaunch's own variables; a TrainJob's env overrides both. */}}
 {{- define "ranklaunch-runtimes.env" -}}
 {{- $values := .root.Values -}}
 {{- $own := dict "RANKLAUNCH_ACCELERATOR" .device -}}
@@ -110,20 +110,20 @@ spec:
   valueFrom:
     fieldRef:
       fieldPath: metadata.labels['jobset.sigs.k8s.io/restart-attempt']
-{{- /* What the key of the muster follows from. */}}
+{{- /* Source of the muster's key. */}}
 - name: RANKLAUNCH_JOB_UID
   valueFrom:
     fieldRef:
       fieldPath: metadata.labels['jobset.sigs.k8s.io/jobset-uid']
 {{- end -}}
 
-{{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}
+{{/* A text that Kubernetes leaves unchanged: it would replace $(NAME) by a variable, and $$ by $. */}}
 {{- define "ranklaunch-runtimes.literal" -}}
 {{- $text := ternary (replace "$" "$$" .) . (or (contains "$(" .) (contains "$$" .)) -}}
 {{- include "ranklaunch-runtimes.json" $text -}}
 {{- end -}}
 
-{{/* JSON is YAML, but for characters that it leaves as they are and that YAML reads as something else or not at all. */}}
+{{/* JSON that is valid YAML too: characters that JSON leaves unescaped and YAML misreads or refuses are escaped. */}}
 {{- define "ranklaunch-runtimes.json" -}}
 {{- $text := toJson . -}}
 {{- range $code := concat (untilStep 127 160 1) (list 65534 65535) }}{{ $text = replace (printf "%c" $code) (printf "\\u%04x" $code) $text }}{{ end -}}
@@ -131,8 +131,10 @@ spec:
 {{- end -}}
 
 {{/*
-What the user gives, whatever it holds. toYaml makes nothing, or no YAML, of what has such characters or U+2028 and U+2029 in it; a block
-of it ends without its empty lines and other space where it stands in another; and of a key << it makes the one that merges maps.
+Any value of the user, as YAML; as JSON in three cases that toYaml gets wrong:
+- characters that YAML misreads or refuses, or U+2028 and U+2029: its output is empty or no YAML;
+- text that ends with a newline or other white space: an indented block loses it;
+- a key <<: it becomes YAML's merge key.
 */}}
 {{- define "ranklaunch-runtimes.given" -}}
 {{- $json := include "ranklaunch-runtimes.json" . -}}

@@ -73,7 +73,7 @@ spec:
                 {{- include "ranklaunch-runtimes.pod" . | trim | nindent 16 }}
 {{- end -}}
 
-{{/* A Job that one of these ends has the reason PodFailurePolicy, and a message that says which. */}}
+{{/* Rules of podFailurePolicy. A Job that a rule ends has the reason PodFailurePolicy, and a message that says which rule matched. */}}
 {{- define "ranklaunch-runtimes.rules" -}}
 {{- $codes := list -}}
 {{- range .noRetryExitCodes }}{{ $codes = append $codes (printf "%03d" (int .)) }}{{ end -}}
@@ -99,7 +99,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* With which all pods end when one is taken away, where the job is then not to start anew; else empty. */}}
+{{/* 143, the exit code of all pods after one is taken away, if the job must not be restarted then; else empty. */}}
 {{- define "ranklaunch-runtimes.stoppedCode" -}}
 {{- $named := false -}}
 {{- range .noRetryExitCodes }}{{ if eq (int .) 143 }}{{ $named = true }}{{ end }}{{ end -}}

@@ -1,4 +1,4 @@
-{{/* What values.schema.json cannot say. Each message begins with the value's name, and all of them are told at once. */}}
+{{/* Checks that values.schema.json cannot express. Each message begins with the value's name; all messages are shown at once. */}}
 
 {{- define "ranklaunch-runtimes.validate" -}}
 {{- $shapes := include "ranklaunch-runtimes.wrongShapes" (dict "values" .Values "table" (.Files.Get "keys.json" | fromJson)) | fromYamlArray -}}
@@ -17,19 +17,19 @@
 
 {{- define "ranklaunch-runtimes.validate.some" -}}
 {{- if not .namePrefix }}
-- "namePrefix: it is empty, and the runtimes' names begin with it"
+- "namePrefix: empty: expected the beginning of the runtimes' names, such as ranklaunch"
 {{- end }}
 {{- range $device := list "gpu" "npu" }}
 {{- $values := get $ $device }}
 {{- if and $values.enabled (not $values.resourceName) }}
-- {{ printf "%s.resourceName: it is empty, and a node's devices are asked for by it" $device | toJson }}
+- {{ printf "%s.resourceName: empty: expected the resource name of the devices, or %s.enabled=false" $device $device | toJson }}
 {{- end }}
 {{- end }}
 {{- if not (or .gpu.enabled .npu.enabled) }}
-- "gpu.enabled, npu.enabled: expected one of the two, for else no runtime is made"
+- "gpu.enabled, npu.enabled: expected true for one or both, or no runtime is made"
 {{- end }}
 {{- if not (or .runtimes.plain .runtimes.torch .runtimes.mpi) }}
-- "runtimes: expected one of plain, torch and mpi, for else no runtime is made"
+- "runtimes: expected true for one or more of plain, torch and mpi, or no runtime is made"
 {{- end }}
 {{- end -}}
 
@@ -37,18 +37,18 @@
 RANKLAUNCH_JOB_NAME RANKLAUNCH_NODES RANKLAUNCH_ACCELERATOR RANKLAUNCH_METHOD RANKLAUNCH_HOSTS RANKLAUNCH_MASTER_ADDR RANKLAUNCH_TASK RANKLAUNCH_RESTARTS RANKLAUNCH_LAUNCHER_AS_WORKER RANKLAUNCH_JOB_UID PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- end -}}
 
-{{/* A runtime is for many jobs: what is about one of them is in the TrainJob's env. */}}
+{{/* Refuse variables of a single job: a runtime is for many jobs, and such variables belong in the TrainJob's env. */}}
 {{- define "ranklaunch-runtimes.validate.env" -}}
 {{- $env := .env -}}
 {{- range include "ranklaunch-runtimes.reserved" . | splitList " " }}
 {{- if hasKey $env . }}
-- {{ printf "env.%s: the runtime's, a TrainJob's or Kubeflow Trainer's own" . | toJson }}
+- {{ printf "env.%s: set by the runtime, a TrainJob or Kubeflow Trainer; leave it out" . | toJson }}
 {{- end }}
 {{- end }}
 {{- $period := .lifecycle.gracePeriodSeconds -}}
 {{- range $name, $value := $env }}
 {{- if ge (len (printf "%s=%s" $name $value)) 131072 }}
-- {{ printf "env.%s: it has more bytes than Linux starts a program with, 131072" $name | toJson }}
+- {{ printf "env.%s: too long: expected fewer than 131072 bytes, the limit of Linux for one variable; put the text into a file" $name | toJson }}
 {{- end }}
 {{- if eq $name "RANKLAUNCH_GRACE_S" }}
 {{- if not (regexMatch "^[0-9]+([.][0-9]*)?$" $value) }}
@@ -80,7 +80,7 @@ RANKLAUNCH_JOB_NAME RANKLAUNCH_NODES RANKLAUNCH_ACCELERATOR RANKLAUNCH_METHOD RA
 {{- define "ranklaunch-runtimes.validate.containers" -}}
 {{- $refused := dict "RANKLAUNCH_GRACE_S" "made from lifecycle.gracePeriodSeconds; set that, or env.RANKLAUNCH_GRACE_S" }}
 {{- range include "ranklaunch-runtimes.reserved" . | splitList " " }}
-{{- $_ := set $refused . "the runtime's, a TrainJob's or Kubeflow Trainer's own" }}
+{{- $_ := set $refused . "set by the runtime, a TrainJob or Kubeflow Trainer; leave it out" }}
 {{- end }}
 {{ include "ranklaunch-runtimes.wrongEnv" (dict "values" . "refused" $refused) }}
 {{ include "ranklaunch-runtimes.wrongSecurity" . }}
@@ -113,16 +113,16 @@ RANKLAUNCH_JOB_NAME RANKLAUNCH_NODES RANKLAUNCH_ACCELERATOR RANKLAUNCH_METHOD RA
 {{- end }}
 {{- range $name, $value := .labels }}
 {{- if regexMatch "^(app[.]kubernetes[.]io|trainer[.]kubeflow[.]org)/" $name }}
-- {{ printf "labels.%s: Trainer's or ranklaunch's own" $name | toJson }}
+- {{ printf "labels.%s: set by Trainer or ranklaunch; leave it out" $name | toJson }}
 {{- end }}
 {{- end }}
 {{- end -}}
 
-{{/* No program can be given one, and no variable holds one. Bytes of --set that are no text have become U+FFFD in Helm. */}}
+{{/* Refuse NUL: neither an argument nor a variable can hold it. Refuse U+FFFD: Helm puts it for bytes of --set that are not UTF-8. */}}
 {{- define "ranklaunch-runtimes.validate.nul" -}}
 {{- range $name, $value := . }}
 {{- if printf "%v" $value | contains "\uFFFD" }}
-- {{ printf "%s: expected text that UTF-8 can say, found U+FFFD, which stands for bytes that are none" $name | toJson }}
+- {{ printf "%s: expected valid UTF-8, found U+FFFD, which Helm puts in place of other bytes" $name | toJson }}
 {{- end }}
 {{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
 - {{ printf "%s: expected text without NUL" $name | toJson }}

@@ -1,6 +1,6 @@
-{{/* What objects beside the run have in common. */}}
+{{/* Parts that PodMonitor, PrometheusRule and NetworkPolicy share. */}}
 
-{{/* Called with a dict: root, name. */}}
+{{/* Metadata of such an object. Called with a dict: root, name. */}}
 {{- define "ranklaunch.companion" -}}
 name: {{ .name | quote }}
 {{- with .root.Values.namespace }}
@@ -14,7 +14,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* Of the run's pods. A runtime that somebody else made does not label those of a TrainJob as the others are. */}}
+{{/* Selector of the run's pods. A TrainJob's pods are selected by JobSet's label: an existing runtime does not add ours. */}}
 {{- define "ranklaunch.selector" -}}
 matchLabels:
   {{ ternary "jobset.sigs.k8s.io/jobset-name" "app.kubernetes.io/instance" (eq .Values.engine "trainjob") }}: {{ include "ranklaunch.name" . | quote }}

@@ -1,9 +1,9 @@
 {{/*
-What both charts do with what users give of a pod as Kubernetes has it. charts/ranklaunch-runtimes has a copy of this file, which
-tools/chart_values.py makes.
+Values in Kubernetes' own form (podTemplate, containers, mounts, tolerations): their rendering and their checks, for both charts.
+tools/chart_values.py copies this file to charts/ranklaunch-runtimes.
 */}}
 
-{{/* What the user gives of a pod's spec. */}}
+{{/* Fields of podTemplate, as lines of the pod's spec. */}}
 {{- define "ranklaunch.givenFields" -}}
 {{- range $name, $value := omit .Values.podTemplate "securityContext" }}
 {{- if not (kindIs "invalid" $value) }}
@@ -13,8 +13,8 @@ tools/chart_values.py makes.
 {{- end -}}
 
 {{/*
-What starts before the program: containers that end, then those that stay beside it. An engine waits for the end of a pod, and a pod does
-not wait for these.
+The pod's initContainers: containers that end before the program starts, then sidecars, which stay beside it. A pod ends without waiting
+for its sidecars, so they do not keep the engine from seeing the end of the job.
 */}}
 {{- define "ranklaunch.before" -}}
 {{- range .Values.initContainers }}
@@ -25,12 +25,12 @@ not wait for these.
 {{- end }}
 {{- end -}}
 
-{{/* The user's own come over the kind of seccomp and when a volume's owner is changed. */}}
+{{/* The pod's securityContext. podTemplate.securityContext overrides seccompProfile and fsGroupChangePolicy. */}}
 {{- define "ranklaunch.podSecurity" -}}
 {{- $security := .Values.security -}}
 {{- $made := dict "runAsNonRoot" (gt (int $security.runAsUser) 0) "runAsUser" (int64 $security.runAsUser) -}}
 {{- if ge (int $security.runAsGroup) 0 }}{{ $_ := set $made "runAsGroup" (int64 $security.runAsGroup) }}{{ end -}}
-{{- /* A volume of millions of files that has the group already is not gone through again. */ -}}
+{{- /* OnRootMismatch: a volume of millions of files that already has the group is not traversed again. */ -}}
 {{- if ge (int $security.fsGroup) 0 }}
 {{- $_ := set $made "fsGroup" (int64 $security.fsGroup) }}
 {{- $_ := set $made "fsGroupChangePolicy" "OnRootMismatch" }}
@@ -40,27 +40,27 @@ not wait for these.
 {{- include "ranklaunch.given" $made -}}
 {{- end -}}
 
-{{/* Where the root cannot be written, and no volume of the user's is there. */}}
+{{/* "true" if /tmp needs an emptyDir: the root file system is read-only, and no volume of the user is mounted at /tmp. */}}
 {{- define "ranklaunch.needsTmp" -}}
 {{- $paths := list -}}
 {{- range .Values.volumeMounts }}{{ $paths = append $paths .mountPath }}{{ end -}}
 {{- if and .Values.security.readOnlyRootFilesystem (not (has "/tmp" $paths)) }}true{{ end -}}
 {{- end -}}
 
-{{/* Where the root cannot be written and nothing says where logs go. What envFrom brings is not known here. */}}
+{{/* "true" if the root file system is read-only and no value names a log folder. With envFrom a folder is assumed: its variables are unknown here. */}}
 {{- define "ranklaunch.logsGoToTmp" -}}
 {{- $names := keys .Values.env -}}
 {{- range .Values.extraEnv }}{{ $names = append $names (toString .name) }}{{ end -}}
-{{- $said := or .Values.envFrom (has "RANKLAUNCH_LOG_DIR" $names) (has "MA_LOG_DIR" $names) -}}
-{{- if and .Values.security.readOnlyRootFilesystem (not $said) }}true{{ end -}}
+{{- $named := or .Values.envFrom (has "RANKLAUNCH_LOG_DIR" $names) (has "MA_LOG_DIR" $names) -}}
+{{- if and .Values.security.readOnlyRootFilesystem (not $named) }}true{{ end -}}
 {{- end -}}
 
-{{/* Conditions of a pod that is taken away: by Kubernetes itself, and by Kueue where pods are its to manage. */}}
+{{/* Conditions of a pod that is taken away: DisruptionTarget is Kubernetes' own, TerminationTarget comes from Kueue if it manages pods. */}}
 {{- define "ranklaunch.preempted" -}}
 DisruptionTarget TerminationTarget
 {{- end -}}
 
-{{/* Called with a dict: path, mounts, volumes (names), taken (paths that others are mounted at). */}}
+{{/* Faults of volumeMounts. Called with a dict: path, mounts, volumes (names), taken (paths of ranklaunch's own mounts). */}}
 {{- define "ranklaunch.wrongMounts" -}}
 {{- $paths := .taken -}}
 {{- if kindIs "slice" .mounts }}
@@ -84,7 +84,7 @@ DisruptionTarget TerminationTarget
 {{- end }}
 {{- end -}}
 
-{{/* Called with a dict: values, main (the program's container), volumes (names of all). */}}
+{{/* Faults of initContainers and extraContainers. Called with a dict: values, main (name of the program's container), volumes (names of all). */}}
 {{- define "ranklaunch.wrongContainers" -}}
 {{- $names := list .main -}}
 {{- range $place := list "initContainers" "extraContainers" }}
@@ -116,7 +116,7 @@ DisruptionTarget TerminationTarget
 {{- end }}
 {{- end -}}
 
-{{/* Of extraEnv. Called with a dict: values, refused (names of variables that are refused, with the reason). */}}
+{{/* Faults of extraEnv. Called with a dict: values, refused (names of variables that are refused, with the reason). */}}
 {{- define "ranklaunch.wrongEnv" -}}
 {{- $names := list -}}
 {{- range .values.extraEnv }}
@@ -134,7 +134,7 @@ DisruptionTarget TerminationTarget
 {{- end }}
 {{- end -}}
 
-{{/* Called with the values. */}}
+{{/* Faults of image and security. Called with the values. */}}
 {{- define "ranklaunch.wrongSecurity" -}}
 {{- $names := .image.pullSecrets -}}
 {{- if ne (len $names) (len (uniq $names)) }}
@@ -165,7 +165,7 @@ DisruptionTarget TerminationTarget
 {{- end }}
 {{- end -}}
 
-{{/* What a pod cannot have of its host at the same time. Called with a dict: given (podTemplate), hostNetwork. */}}
+{{/* Faults of combinations of host namespaces and of DNS fields in podTemplate. Called with a dict: given (podTemplate), hostNetwork. */}}
 {{- define "ranklaunch.wrongOfHost" -}}
 {{- $given := .given -}}
 {{- if and (hasKey $given "hostUsers") (eq (toString $given.hostUsers) "false") }}
@@ -184,7 +184,7 @@ DisruptionTarget TerminationTarget
 {{- end }}
 {{- end -}}
 
-{{/* Called with a dict: path, given. */}}
+{{/* Faults of tolerations. Called with a dict: path, given (the list). */}}
 {{- define "ranklaunch.wrongTolerations" -}}
 {{- range $index, $each := .given }}
 {{- $path := printf "%s[%d]" $.path $index }}

@@ -1,17 +1,17 @@
 {{/* Names, labels and small values. */}}
 
-{{/* The run's name: that of the release, which is never cut, so that two runs never meet. */}}
+{{/* The run's name: value name, or the release's name, with nameSuffix. It is never truncated, so that two runs never share a name. */}}
 {{- define "ranklaunch.name" -}}
 {{- $suffix := get (dict "revision" (printf "-r%d" .Release.Revision) "values" (include "ranklaunch.digest" . | trunc 8 | printf "-%s")) .Values.nameSuffix -}}
 {{- .Values.name | default .Release.Name }}{{ $suffix -}}
 {{- end -}}
 
-{{/* The same for the same values, and another for others. */}}
+{{/* Digest of the values: equal for equal values. */}}
 {{- define "ranklaunch.digest" -}}
 {{- omit .Values "global" | toJson | sha256sum | trunc 16 -}}
 {{- end -}}
 
-{{/* The chart's version stays out of it: labels of pods cannot change in a job that runs. */}}
+{{/* Labels of all objects. Without the chart's version: labels of a running job's pods cannot change. */}}
 {{- define "ranklaunch.labels" -}}
 app.kubernetes.io/name: ranklaunch
 app.kubernetes.io/instance: {{ include "ranklaunch.name" . | quote }}
@@ -30,7 +30,7 @@ framework: pytorch
 {{- end }}
 {{- end -}}
 
-{{/* Who writes a rank table looks for its chip. */}}
+{{/* Chip label by which the writer of the rank table finds the pods. */}}
 {{- define "ranklaunch.ringLabel" -}}
 {{- $source := ternary "ascend-operator" .Values.rankTable.source (eq .Values.engine "acjob") -}}
 {{- if eq $source "ascend-operator" -}}
@@ -40,7 +40,7 @@ ring-controller.cce: {{ .Values.rankTable.label | default "ascend-1980" | quote 
 {{- end -}}
 {{- end -}}
 
-{{/* Of every object but the rank table's. */}}
+{{/* Metadata of the run's objects; the rank table's ConfigMap has its own. */}}
 {{- define "ranklaunch.metadata" -}}
 name: {{ include "ranklaunch.name" . | quote }}
 {{- with .Values.namespace }}
@@ -57,12 +57,12 @@ labels:
   {{- if eq .Values.engine "acjob" }}
   {{- include "ranklaunch.acjobLabels" . | trim | nindent 2 }}
   {{- end }}
-{{- /* The digest is how an upgrade sees whether it would change what runs. */}}
+{{- /* An upgrade compares this digest to see if it would change the running job. */}}
 annotations:
   {{- set (deepCopy .Values.annotations) "ranklaunch/values" (include "ranklaunch.digest" .) | include "ranklaunch.given" | nindent 2 }}
 {{- end -}}
 
-{{/* The run's object that an upgrade finds in the cluster, as JSON; {} where there is none. */}}
+{{/* The run's object that an upgrade finds in the cluster, as JSON; {} if there is none. */}}
 {{- define "ranklaunch.live" -}}
 {{- $kinds := dict
   "volcano" (list "batch.volcano.sh/v1alpha1" "Job")
@@ -77,30 +77,30 @@ annotations:
 {{- $live | default dict | toJson -}}
 {{- end -}}
 
-{{/* A job that waits for Kueue begins suspended. One that Kueue has let run is not to be stopped by an upgrade. */}}
+{{/* A job for Kueue starts suspended. An upgrade keeps the live value: a job that Kueue has admitted must go on. */}}
 {{- define "ranklaunch.suspend" -}}
 {{- $spec := dig "spec" dict (include "ranklaunch.live" . | fromJson) -}}
 {{- if eq .Values.engine "mpijob" }}{{ $spec = dig "runPolicy" dict $spec }}{{ end -}}
 suspend: {{ dig "suspend" true $spec }}
 {{- end -}}
 
-{{/* Whether the whole job is started anew when the cluster takes a pod away. */}}
+{{/* "true" if the whole job is restarted when the cluster takes a pod away. */}}
 {{- define "ranklaunch.afterEviction" -}}
 {{- if and .Values.restart.maxRestarts (ne .Values.restart.onEviction "fail") }}true{{ end -}}
 {{- end -}}
 
-{{/* With which all pods end when one is taken away, where the job is then not to start anew; else empty. */}}
+{{/* 143, the exit code of all pods after one is taken away, if the job must not be restarted then; else empty. */}}
 {{- define "ranklaunch.stoppedCode" -}}
 {{- $outlives := or (not .Values.restart.maxRestarts) (include "ranklaunch.afterEviction" .) -}}
 {{- if not (or $outlives (include "ranklaunch.stopIsFinal" .)) }}143{{ end -}}
 {{- end -}}
 
-{{/* Whether 143 is one of restart.noRetryExitCodes. In text: numbers of YAML are no integers here, which `has` would tell apart. */}}
+{{/* "true" if restart.noRetryExitCodes contains 143. Compared as text: YAML's numbers are floats here, and `has` compares types too. */}}
 {{- define "ranklaunch.stopIsFinal" -}}
 {{- if regexMatch "\\b143\\b" (include "ranklaunch.noRetryCodes" .) }}true{{ end -}}
 {{- end -}}
 
-{{/* Without fault-retry-times, which retries whatever the exit code is. */}}
+{{/* Labels of an AscendJob. fault-retry-times is left out: it retries after every exit code. */}}
 {{- define "ranklaunch.acjobLabels" -}}
 framework: pytorch
 fault-scheduling: {{ ternary "force" "off" (eq (include "ranklaunch.afterEviction" .) "true") | quote }}
@@ -111,13 +111,13 @@ fault-scheduling: {{ ternary "force" "off" (eq (include "ranklaunch.afterEvictio
 {{- .Values.device.resourceName | default (get $default .Values.device.kind) -}}
 {{- end -}}
 
-{{/* Ranks of a node. */}}
+{{/* Number of ranks on a node. */}}
 {{- define "ranklaunch.slots" -}}
 {{- $other := ternary .Values.mpi.slots 0 (eq .Values.engine "mpijob") -}}
 {{- int64 ($other | default .Values.devicesPerNode) -}}
 {{- end -}}
 
-{{/* Pods that have no ranks. */}}
+{{/* Number of pods without ranks: 1 for an MPIJob with mpi.launcherAsWorker false, else 0. */}}
 {{- define "ranklaunch.launchersAlone" -}}
 {{- ternary 1 0 (and (eq .Values.engine "mpijob") (not .Values.mpi.launcherAsWorker)) -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* What several engines have above the pod. */}}
+{{/* Fields above the pod template that several engines share. */}}
 
 {{/* An Indexed Job of all nodes. A pod that fails is never replaced alone: the others would wait for it. */}}
 {{- define "ranklaunch.indexedJob" -}}
@@ -19,7 +19,7 @@ template:
   {{- include "ranklaunch.pod" (dict "root" . "task" "") | trim | nindent 2 }}
 {{- end -}}
 
-{{/* A Job that one of these ends has the reason PodFailurePolicy, and a message that says which. */}}
+{{/* Rules of podFailurePolicy. A Job that a rule ends has the reason PodFailurePolicy, and a message that says which rule matched. */}}
 {{- define "ranklaunch.podFailureRules" -}}
 {{- with .Values.restart.noRetryExitCodes }}
 - action: FailJob
@@ -43,14 +43,14 @@ template:
     {{- end }}
 {{- end -}}
 
-{{/* In order, as the API server asks for. */}}
+{{/* restart.noRetryExitCodes, sorted: the API server refuses them otherwise. */}}
 {{- define "ranklaunch.noRetryCodes" -}}
 {{- $words := list -}}
 {{- range .Values.restart.noRetryExitCodes }}{{ $words = append $words (printf "%03d" (int .)) }}{{ end -}}
 [{{ range $index, $word := sortAlpha $words }}{{ if $index }}, {{ end }}{{ $word | trimPrefix "0" | trimPrefix "0" }}{{ end }}]
 {{- end -}}
 
-{{/* A JobSet with one Job in it, which is started anew whole. A start that no rule is about is counted. */}}
+{{/* A JobSet with one Job in it, which is restarted as a whole. A restart counts against maxRestarts unless a rule says otherwise. */}}
 {{- define "ranklaunch.jobsetSpec" -}}
 {{- with include "ranklaunch.ttl" . }}
 {{ . }}
@@ -91,11 +91,11 @@ replicatedJobs:
         {{- include "ranklaunch.indexedJob" . | trim | nindent 8 }}
 {{- end -}}
 
-{{/* The gang of an operator that has a field for it. */}}
+{{/* The gang: schedulingPolicy of the MPI Operator and the Ascend Operator. */}}
 {{- define "ranklaunch.schedulingPolicy" -}}
 {{- with .Values.scheduling -}}
 minAvailable: {{ int64 (.minAvailable | default (add $.Values.nodes (include "ranklaunch.launchersAlone" $))) }}
-{{- /* The Ascend Operator takes none without a queue. */}}
+{{- /* The Ascend Operator accepts no schedulingPolicy without a queue. */}}
 {{- with .queue | default (ternary "default" "" (eq $.Values.engine "acjob")) }}
 queue: {{ . | quote }}
 {{- end }}

@@ -1,7 +1,7 @@
-{{/* Where a pod may stand. */}}
+{{/* Placement of pods: scheduler, priority, node selector, tolerations, affinity. */}}
 
 {{- define "ranklaunch.placement" -}}
-{{- /* Kubeflow Trainer makes a PodGroup, and names no scheduler that looks at it. */ -}}
+{{- /* Kubeflow Trainer makes a PodGroup, but does not set the scheduler that reads it. */ -}}
 {{- $queued := and (eq .Values.engine "trainjob") (not (empty .Values.scheduling.queue)) -}}
 {{- $default := ternary "volcano" "" (or (eq .Values.engine "acjob") $queued) -}}
 {{- with .Values.scheduling.schedulerName | default $default }}
@@ -24,12 +24,15 @@ affinity:
 {{- end }}
 {{- end -}}
 
-{{/* Of the whole job, where an engine asks for one. */}}
+{{/* schedulerName of the job object, for engines that have the field there. */}}
 {{- define "ranklaunch.scheduler" -}}
 {{- .Values.scheduling.schedulerName | default "volcano" | quote -}}
 {{- end -}}
 
-{{/* Beside what the user says: all pods within one value of the topology's label, and none beside another whose ports it would take. */}}
+{{/*
+The user's affinity, with two terms added: all pods on nodes with the same value of scheduling.topology; on the host's network, no two pods
+of ranklaunch on one host, because they would use the same ports.
+*/}}
 {{- define "ranklaunch.affinity" -}}
 {{- $affinity := deepCopy .Values.scheduling.affinity -}}
 {{- with .Values.scheduling.topology -}}
@@ -43,7 +46,7 @@ affinity:
 {{- include "ranklaunch.given" $affinity -}}
 {{- end -}}
 
-{{/* Changes the affinity that it is given. */}}
+{{/* Add a required term to .affinity, in place. */}}
 {{- define "ranklaunch.addTerm" -}}
 {{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}
 {{- $given := get .affinity .kind | default dict -}}

@@ -2,7 +2,7 @@
 The one pod template of all engines. Called with a dict:
   root  the chart's context
   task  worker or ps, where the job has both; empty elsewhere
-  alone whether it is a launcher without ranks
+  alone true for a launcher without ranks
 */}}
 {{- define "ranklaunch.pod" -}}
 {{- $values := .root.Values -}}
@@ -68,7 +68,7 @@ spec:
       {{- if or (eq $values.engine "acjob") $values.metrics.enabled }}
       ports:
         {{- if eq $values.engine "acjob" }}
-        {{- /* The leader's Service lets these through alone. */}}
+        {{- /* The Service of AscendJob's leader forwards declared ports only. */}}
         - name: ascendjob-port
           containerPort: {{ int64 ($values.network.masterPort | default 2222) }}
         - name: muster
@@ -97,7 +97,7 @@ spec:
   {{- end }}
 {{- end -}}
 
-{{/* The operators of these two look for the container by its name. */}}
+{{/* Name of the program's container: the operators of acjob and trainjob expect a fixed one. */}}
 {{- define "ranklaunch.container" -}}
 {{- get (dict "acjob" "ascend" "trainjob" "node") .Values.engine | default "train" -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* What runs in a container: image, command, environment, devices. */}}
+{{/* The program's container: image, command, environment, devices. */}}
 
 {{- define "ranklaunch.program" -}}
 image: {{ include "ranklaunch.image" . | quote }}
@@ -26,13 +26,13 @@ args:
 {{- end -}}
 {{- end -}}
 
-{{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}
+{{/* A text that Kubernetes leaves unchanged: it would replace $(NAME) by a variable, and $$ by $. */}}
 {{- define "ranklaunch.literal" -}}
 {{- $text := ternary (replace "$" "$$" .) . (or (contains "$(" .) (contains "$$" .)) -}}
 {{- include "ranklaunch.json" $text -}}
 {{- end -}}
 
-{{/* JSON is YAML, but for characters that it leaves as they are and that YAML reads as something else or not at all. */}}
+{{/* JSON that is valid YAML too: characters that JSON leaves unescaped and YAML misreads or refuses are escaped. */}}
 {{- define "ranklaunch.json" -}}
 {{- $text := toJson . -}}
 {{- range $code := concat (untilStep 127 160 1) (list 65534 65535) }}{{ $text = replace (printf "%c" $code) (printf "\\u%04x" $code) $text }}{{ end -}}
@@ -40,8 +40,10 @@ args:
 {{- end -}}
 
 {{/*
-What the user gives, whatever it holds. toYaml makes nothing, or no YAML, of what has such characters or U+2028 and U+2029 in it; a block
-of it ends without its empty lines and other space where it stands in another; and of a key << it makes the one that merges maps.
+Any value of the user, as YAML; as JSON in three cases that toYaml gets wrong:
+- characters that YAML misreads or refuses, or U+2028 and U+2029: its output is empty or no YAML;
+- text that ends with a newline or other white space: an indented block loses it;
+- a key <<: it becomes YAML's merge key.
 */}}
 {{- define "ranklaunch.given" -}}
 {{- $json := include "ranklaunch.json" . -}}
@@ -71,7 +73,7 @@ of it ends without its empty lines and other space where it stands in another; a
 - name: RANKLAUNCH_ACCELERATOR
   value: {{ $values.device.kind | quote }}
 {{- if not (or $values.trainer.runtime (hasKey $values.env "RANKLAUNCH_GRACE_S")) }}
-{{- /* The rest is for ranklaunch itself to end in. A runtime that is there tells its own pods. */}}
+{{- /* The last 5 s of the period are for ranklaunch's own exit. An existing runtime sets this variable itself. */}}
 - name: RANKLAUNCH_GRACE_S
   value: {{ sub $values.lifecycle.gracePeriodSeconds 5 | quote }}
 {{- end }}
@@ -123,7 +125,7 @@ of it ends without its empty lines and other space where it stands in another; a
 {{- end }}
 {{- end -}}
 
-{{/* Variables of a job that runs, where a value is given. */}}
+{{/* Variables from the values of restart.inPlace, hang, save, metrics and the log folder, if set. */}}
 {{- define "ranklaunch.running" -}}
 {{- with .Values.restart.inPlace }}
 RANKLAUNCH_MAX_RESTARTS: {{ int64 . | quote }}
@@ -148,7 +150,7 @@ RANKLAUNCH_LOG_DIR: /tmp/ranklaunch-logs
 {{- end }}
 {{- end -}}
 
-{{/* There no pod finds its own name in a Service, from which it makes those of the others. */}}
+{{/* Host names for pods on the host's network: such a pod has the host's name, and cannot derive its peers' names from it. */}}
 {{- define "ranklaunch.onTheHostsNetwork" -}}
 {{- $form := get (dict "job" "%[1]s-%[2]d.%[1]s" "jobset" "%[1]s-worker-0-%[2]d.%[1]s" "trainjob" "%[1]s-node-0-%[2]d.%[1]s") .Values.engine -}}
 {{- if and $form (gt (int .Values.nodes) 1) .Values.network.hostNetwork -}}
@@ -163,7 +165,7 @@ RANKLAUNCH_LOG_DIR: /tmp/ranklaunch-logs
 {{- end -}}
 {{- end -}}
 
-{{/* Where the engine counts restarts. */}}
+{{/* RANKLAUNCH_RESTARTS, from the label or annotation in which the engine counts restarts. */}}
 {{- define "ranklaunch.restarts" -}}
 {{- $jobset := "metadata.labels['jobset.sigs.k8s.io/restart-attempt']" -}}
 {{- $volcano := "metadata.annotations['volcano.sh/job-retry-count']" -}}
@@ -176,8 +178,8 @@ RANKLAUNCH_LOG_DIR: /tmp/ranklaunch-logs
 {{- end -}}
 
 {{/*
-What the key of the muster follows from, where nodes are to meet: the user's Secret, or an id that the engine has made at random. Nothing
-of it is made here, so that two renders are the same.
+Source of the muster's key, for jobs of several nodes: the user's Secret, or a random id that the engine made. The chart makes no random
+value itself, so that two renders are the same.
 */}}
 {{- define "ranklaunch.key" -}}
 {{- $group := "metadata.annotations['scheduling.k8s.io/group-name']" -}}
@@ -192,7 +194,7 @@ of it is made here, so that two renders are the same.
       name: {{ .Values.muster.secretName | quote }}
       key: secret
 {{- else if eq .Values.engine "mpijob" }}
-{{- /* The operator makes it for ssh, before any pod. */}}
+{{- /* The MPI Operator makes this Secret for ssh before any pod starts. */}}
 - name: RANKLAUNCH_JOB_UID
   valueFrom:
     secretKeyRef:
@@ -209,7 +211,7 @@ of it is made here, so that two renders are the same.
 {{- end -}}
 {{- end -}}
 
-{{/* Neither a ps nor a launcher alone has devices. */}}
+{{/* Requests and limits. A parameter server and a launcher without ranks have no devices. */}}
 {{- define "ranklaunch.resources" -}}
 {{- $values := .root.Values -}}
 {{- $limits := dict -}}

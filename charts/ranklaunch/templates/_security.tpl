@@ -1,6 +1,6 @@
-{{/* What a pod may do: as little as training needs. */}}
+{{/* Rights of the container: as few as training needs. */}}
 
-{{/* RDMA pins memory. */}}
+{{/* securityContext of the container. IPC_LOCK with RDMA: it pins memory. */}}
 {{- define "ranklaunch.containerSecurity" -}}
 {{- $add := ternary (list "IPC_LOCK") list (ne .Values.network.rdma.resource "") -}}
 allowPrivilegeEscalation: false

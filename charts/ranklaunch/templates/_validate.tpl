@@ -1,4 +1,4 @@
-{{/* What values.schema.json cannot say. Each message begins with the value's name, and all of them are told at once. */}}
+{{/* Checks that values.schema.json cannot express. Each message begins with the value's name; all messages are shown at once. */}}
 
 {{- define "ranklaunch.validate" -}}
 {{- $problems := include "ranklaunch.wrongShapes" (dict "values" .Values "table" (.Files.Get "keys.json" | fromJson)) | fromYamlArray -}}
@@ -15,7 +15,7 @@
 {{- $suffix := include "ranklaunch.lastSuffix" . -}}
 {{- $most := sub 63 (len $suffix) -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}
-- {{ printf "name: %s: expected small letters, digits and dashes, beginning with a letter; it is the release's, or name" $name | toJson }}
+- {{ printf "name: %s: expected small letters, digits and dashes, beginning with a letter; rename the release, or set name" $name | toJson }}
 {{- else if gt (len $name) (int $most) }}
 - {{ printf "name: %s has %d characters, expected at most %d, for pods are called NAME%s" $name (len $name) $most $suffix | toJson }}
 {{- end }}
@@ -24,27 +24,28 @@
 {{- end }}
 {{- end -}}
 
-{{/* Its webhook, or the API server, would say in other words that no field can be changed; some engines take the change, and break. */}}
+{{/* Refuse an upgrade that changes a running job: the engine's webhook or the API server would only say that a field is immutable; some engines
+accept the change, and the job breaks. */}}
 {{- define "ranklaunch.validate.upgrade" -}}
 {{- $was := dig "metadata" "annotations" "ranklaunch/values" "" (include "ranklaunch.live" . | fromJson) -}}
 {{- if and $was (ne $was (include "ranklaunch.digest" .)) }}
-- {{ include "ranklaunch.name" . | printf "name: the run %s is there, of other values, and no run can be changed: install another release, or upgrade with nameSuffix=values, which ends it and starts a new one, or delete it first" | toJson }}
+- {{ include "ranklaunch.name" . | printf "name: the run %s exists with other values, and a run cannot be changed: install another release, upgrade with nameSuffix=values, which ends this run and starts a new one, or delete this run first" | toJson }}
 {{- end }}
 {{- end -}}
 
-{{/* What follows the job's name in that of its last pod. */}}
+{{/* Suffix of the last pod's name, behind the job's name. */}}
 {{- define "ranklaunch.lastSuffix" -}}
 {{- $last := sub (max .Values.nodes .Values.tf.ps) 1 -}}
 {{- $forms := dict "volcano" "-worker-%d" "jobset" "-worker-0-%d-xxxxx" "job" "-%d-xxxxx" "trainjob" "-node-0-%d-xxxxx" "acjob" "-worker-%d" -}}
 {{- if eq .Values.engine "mpijob" -}}
-{{- /* The longer of the two. */ -}}
+{{- /* The longer of the launcher's suffix and the last worker's. */ -}}
 {{- ternary "-launcher-xxxxx" (printf "-worker-%d" $last) (lt (len (printf "-worker-%d" $last)) 15) -}}
 {{- else -}}
 {{- printf (get $forms .Values.engine) $last -}}
 {{- end -}}
 {{- end -}}
 
-{{/* What the engine has no place for would be lost without a word. */}}
+{{/* Refuse values that the engine has no field for: they would be lost silently. */}}
 {{- define "ranklaunch.validate.foreign" -}}
 {{- $values := .Values -}}
 {{- $restarts := dict
@@ -91,7 +92,7 @@
 - "image.repository: required"
 {{- end }}
 {{- if regexMatch "[^!-~]|^-" .Values.image.repository }}
-- {{ printf "image.repository: %s is not the name of an image" .Values.image.repository | toJson }}
+- {{ printf "image.repository: %s: expected the name of an image, such as registry.example.com/team/train" .Values.image.repository | toJson }}
 {{- end }}
 {{- end -}}
 
@@ -122,7 +123,7 @@
 {{- if and $rdma (eq $rdma $device) }}
 - {{ printf "network.rdma.resource: %s: the devices' own" $rdma | toJson }}
 {{- end }}
-{{- /* Under one name twice, the last would count alone. */}}
+{{- /* A resource name that is set twice would silently keep only the last quantity. */}}
 {{- $made := dict "cpu" "resources.cpu" "memory" "resources.memory" $device "devicesPerNode" $rdma "network.rdma.count" -}}
 {{- range $name, $quantity := .Values.device.extra }}
 {{- if get $made $name }}
@@ -141,10 +142,10 @@
 {{- end }}
 {{- end -}}
 
-{{/* Two of one name are refused by the API server, or one is lost. */}}
+{{/* Refuse a variable that is set twice: the API server refuses it, or one of the two is lost. */}}
 {{- define "ranklaunch.validate.env" -}}
 {{- $env := .Values.env -}}
-{{- /* Also where none is made: it would say something else than the values, which are judged. */}}
+{{- /* Refused even if the chart sets no such variable: it would contradict the values, which are the checked ones. */}}
 {{- $table := .Files.Get "keys.json" | fromJson -}}
 {{- $derived := $table.variables.derived -}}
 {{- range $name, $from := $derived }}
@@ -157,12 +158,12 @@
 {{ include "ranklaunch.wrongVariables" (dict "values" .Values "table" $table "skip" $skip) }}
 {{- range include "ranklaunch.ownEnv" (dict "root" . "task" (ternary "worker" "" (gt (int .Values.tf.ps) 0))) | fromYamlArray }}
 {{- if ge (len (printf "%s=%s" .name (.value | default ""))) 131072 }}
-- {{ printf "nodes: %d: %s has more bytes than Linux starts a program with, 131072" (int64 $.Values.nodes) .name | toJson }}
+- {{ printf "nodes: %d: %s is too long: expected fewer than 131072 bytes, the limit of Linux for one variable; use fewer nodes" (int64 $.Values.nodes) .name | toJson }}
 {{- end }}
 {{- end }}
 {{- range $name, $value := $env }}
 {{- if ge (len (printf "%s=%s" $name $value)) 131072 }}
-- {{ printf "env.%s: it has more bytes than Linux starts a program with, 131072" $name | toJson }}
+- {{ printf "env.%s: too long: expected fewer than 131072 bytes, the limit of Linux for one variable; put the text into a file" $name | toJson }}
 {{- end }}
 {{- end }}
 {{- range $name, $path := include "ranklaunch.setByValues" . | fromYaml }}
@@ -173,7 +174,7 @@
 {{- if hasKey $env "RANKLAUNCH_GRACE_S" }}
 {{- $grace := $env.RANKLAUNCH_GRACE_S }}
 {{- if $.Values.trainer.runtime }}
-{{- /* Whose pod has a period of its own. */}}
+{{- /* The pod template of an existing runtime has its own grace period. */}}
 {{- else if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" $grace)) (ge (float64 $grace) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
 - {{ printf "env.RANKLAUNCH_GRACE_S: %s: expected seconds below lifecycle.gracePeriodSeconds, after which the pod is killed" $grace | toJson }}
 {{- end }}
@@ -276,7 +277,7 @@
 {{- end }}
 {{- range $name, $value := .nodeSelector }}
 {{- if not (regexMatch (include "ranklaunch.labelPattern" $) $value) }}
-- {{ printf "scheduling.nodeSelector.%s: %s is no label of a node" $name $value | toJson }}
+- {{ printf "scheduling.nodeSelector.%s: %s: expected the value of a label: at most 63 letters, digits, dashes, dots and underscores" $name $value | toJson }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -344,7 +345,7 @@
 {{ include "ranklaunch.wrongMounts" (dict "path" "volumeMounts" "mounts" .Values.volumeMounts "volumes" $names "taken" $taken) }}
 {{- end -}}
 
-{{/* Variables that values which are given set, with the paths of these. */}}
+{{/* Variables that the set values define, as NAME: path of the value. */}}
 {{- define "ranklaunch.setByValues" -}}
 {{- range $name, $path := (.Files.Get "keys.json" | fromJson).variables.setBy }}
 {{- $value := $.Values }}
@@ -447,7 +448,7 @@ PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
 {{- end }}
 {{- end -}}
 
-{{/* What is about the pod of a runtime, and whether it is given. A runtime that is there has its own. */}}
+{{/* Values about the pod template, as path: true if set. With an existing runtime they are refused: its own template holds. */}}
 {{- define "ranklaunch.ofTheRuntime" -}}
 {{- with .Values -}}
 envFrom: {{ not (empty .envFrom) }}
@@ -486,11 +487,11 @@ metrics.podMonitor: {{ .metrics.podMonitor }}
 {{- end -}}
 {{- end -}}
 
-{{/* No program can be given one, and no variable holds one. Bytes of --set that are no text have become U+FFFD in Helm. */}}
+{{/* Refuse NUL: neither an argument nor a variable can hold it. Refuse U+FFFD: Helm puts it for bytes of --set that are not UTF-8. */}}
 {{- define "ranklaunch.validate.nul" -}}
 {{- range $name, $value := .Values }}
 {{- if printf "%v" $value | contains "\uFFFD" }}
-- {{ printf "%s: expected text that UTF-8 can say, found U+FFFD, which stands for bytes that are none" $name | toJson }}
+- {{ printf "%s: expected valid UTF-8, found U+FFFD, which Helm puts in place of other bytes" $name | toJson }}
 {{- end }}
 {{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
 - {{ printf "%s: expected text without NUL" $name | toJson }}

@@ -1,4 +1,4 @@
-{{/* Volumes, and where they are mounted. */}}
+{{/* Volumes and their mounts. */}}
 
 {{- define "ranklaunch.volumes" -}}
 {{- if .Values.shm.enabled }}
@@ -23,7 +23,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The whole folder of the rank table: a mounted single file would never be renewed. */}}
+{{/* volumeMounts. The rank table is mounted as a folder: Kubernetes never updates a single file that is mounted by subPath. */}}
 {{- define "ranklaunch.mounts" -}}
 {{- if .Values.shm.enabled }}
 - name: shm
@@ -42,7 +42,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The ConfigMap that an operator writes the rank table to. Empty where there is none. */}}
+{{/* Name of the ConfigMap that the operator writes the rank table to; empty if there is none. */}}
 {{- define "ranklaunch.rankTableMap" -}}
 {{- if eq .Values.rankTable.source "ascend-operator" -}}
 {{- .Values.rankTable.configMapName | default (printf "rings-config-%s" (include "ranklaunch.name" .)) -}}

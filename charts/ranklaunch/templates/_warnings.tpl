@@ -1,4 +1,4 @@
-{{/* What the values may say and their author should know of, as `ranklaunch spec` warns of it. A list, in YAML. */}}
+{{/* Warnings about legal values, the same as those of `ranklaunch spec`. A list, in YAML. */}}
 
 {{- define "ranklaunch.warnings" -}}
 {{- $secrets := (.Files.Get "keys.json" | fromJson).variables.secrets -}}
@@ -10,7 +10,7 @@
 {{ include "ranklaunch.literalVariables" (dict "place" (printf "env.%s" $name) "text" $value) }}
 {{- end }}
 {{- range .Values.extraEnv }}
-{{- /* Kubernetes puts another variable in for $(NAME). */}}
+{{- /* $(NAME) is no literal text: Kubernetes replaces it by another variable. */}}
 {{- $text := regexReplaceAll `\$\([^)]*\)` (.value | default "" | toString) "" }}
 {{- if and $text (or (regexMatch $secrets.tokens $text) (include "ranklaunch.isSecret" (dict "name" .name "secrets" $secrets))) }}
 - {{ printf "extraEnv: %s stands in the specification for all to read; %s" .name $safe | toJson }}
@@ -75,7 +75,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Where the root cannot be written, and env names a folder below no mount that can be. */}}
+{{/* "true" if the root file system is read-only and env.RANKLAUNCH_LOG_DIR is on no writable mount. */}}
 {{- define "ranklaunch.logsCannotBeWritten" -}}
 {{- $logs := get .Values.env "RANKLAUNCH_LOG_DIR" | default "" -}}
 {{- if and $logs .Values.security.readOnlyRootFilesystem -}}
@@ -90,7 +90,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* A quantity of memory, as bytes. */}}
+{{/* Bytes of a quantity of memory. */}}
 {{- define "ranklaunch.bytes" -}}
 {{- $factors := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
 {{- $number := regexFind "^[0-9.]+" . -}}

@@ -1,7 +1,7 @@
-"""What tokens and keys look like. Written by tools/secret_patterns.py (make generate) from the rules of detect-secrets 1.5.0.
+"""Patterns of tokens and keys. Written by tools/secret_patterns.py (make generate) from the rules of detect-secrets 1.5.0.
 
 Copyright Yelp Inc., Apache License 2.0 (LICENSES/detect-secrets.txt). Changed: each repeats a bounded number of times.
-Only failures need this module, and plans that have something like a token in them.
+Imported only for failures, and for plans with a text that may be a token.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ PATTERNS = (
     r"AC[a-z0-9]{32}",
     r"SK[a-z0-9]{32}",
 )
-# Beyond the rules that are taken from elsewhere: what training jobs have most.
+# Patterns of our own: tokens that are frequent in training jobs.
 OWN = (
     r"hf_[A-Za-z0-9]{20}", r"sk-[\w-]{20}", r"github_pat_\w{20}", r"nvapi-[\w-]{20}", r"AIza[\w-]{35}", r"wandb_v1_[\w-]{20}",
     r"(?:gsk|r8|npm)_[A-Za-z0-9]{20}", r"dckr_pat_[\w-]{20}", r"ya29\.[\w-]{20}", r"(?:dop_v1|shpat)_[0-9a-f]{20}",
 )  # fmt: skip
-# Only where a word begins, and with the rest of it: however a text is made, this stays linear.
+# From the beginning of a word to its end: the search stays linear for every text.
 TOKENS = re.compile(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:{'|'.join((*PATTERNS, *OWN))})[\w.+/=~-]*")

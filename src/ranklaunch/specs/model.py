@@ -28,58 +28,62 @@ Pairs = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Device:
-    kind: str = text("gpu", "what the ranks compute on", "gpu", "npu", "cpu")
+    kind: str = text("gpu", "accelerator that the ranks compute on", "gpu", "npu", "cpu")
     resource_name: str = text(
-        "", "resource name of a node's devices; empty: nvidia.com/gpu, huawei.com/Ascend910 or none, by kind",
+        "", "resource name of the devices; empty: nvidia.com/gpu for gpu, huawei.com/Ascend910 for npu, none for cpu",
         pattern=keys.RESOURCE,
     )  # fmt: skip
-    extra: Pairs = pairs("further resources of each pod, name: quantity; requested and limited alike", pattern=keys.RESOURCE)
+    extra: Pairs = pairs("further resources of each pod, as name: quantity; both request and limit", pattern=keys.RESOURCE)
 
 
 @dataclass(frozen=True)
 class Resources:
-    cpu: str = text("", "CPUs that each pod asks for; no limit is set", pattern=keys.QUANTITY)
-    memory: str = text("", "memory that each pod asks for and is limited to; shm counts against it", pattern=keys.MEMORY)
+    cpu: str = text("", "CPU request of each pod; no limit is set", pattern=keys.QUANTITY)
+    memory: str = text("", "memory request and limit of each pod; /dev/shm counts against it", pattern=keys.MEMORY)
 
 
 @dataclass(frozen=True)
 class Image:
     repository: str = text(
         "",
-        "image without tag, such as registry.example.com/team/train; for slurm also a file; required, except for slurm without a container",
+        "image without its tag, such as registry.example.com/team/train, or for slurm an image file; required, except for "
+        "slurm without a container",
     )
     tag: str = text("", "tag of the image", pattern=keys.TAG)
-    digest: str = text("", "digest of the image; goes before the tag", pattern=keys.DIGEST)
+    digest: str = text("", "digest of the image; takes precedence over the tag", pattern=keys.DIGEST)
     pull_policy: str = text("IfNotPresent", "when the image is pulled", "IfNotPresent", "Always", "Never")
-    pull_secrets: tuple[str, ...] = texts("names of Secrets to pull with", pattern=keys.NAMES)
+    pull_secrets: tuple[str, ...] = texts("names of Secrets with the registry's credentials", pattern=keys.NAMES)
 
 
 @dataclass(frozen=True)
 class Shm:
-    enabled: bool = flag(True, "memory at /dev/shm, for loaders and collectives, in place of the runtime's 64 MiB")
-    size_limit: str = text("", "size of /dev/shm; empty: what the pod's memory allows", pattern=keys.MEMORY)
+    enabled: bool = flag(
+        True, "mount memory at /dev/shm, for data loaders and collectives; the container runtime's own /dev/shm has 64 MiB"
+    )
+    size_limit: str = text("", "size of /dev/shm; empty: as much as the pod's memory allows", pattern=keys.MEMORY)
 
 
 @dataclass(frozen=True)
 class Rdma:
-    resource: str = text("", "resource of RDMA devices, such as rdma/hca; adds the capability IPC_LOCK", pattern=keys.RESOURCE)
-    count: int = whole(1, 1, 64, "number of RDMA devices of each pod")
+    resource: str = text("", "resource name of RDMA devices, such as rdma/hca; adds the capability IPC_LOCK", pattern=keys.RESOURCE)
+    count: int = whole(1, 1, 64, "number of RDMA devices that each pod requests")
 
 
 @dataclass(frozen=True)
 class Network:
-    host_network: bool = flag(False, "use the hosts' network; their ports are then shared by all jobs")
+    host_network: bool = flag(False, "use the host's network; all jobs on a host then share its ports")
     rdma: Rdma = group(Rdma)
-    interface: str = text("", "network interface between nodes, as RANKLAUNCH_INTERFACE", pattern=keys.INTERFACE)
-    master_port: int = whole(0, 0, 65535, "port of the rendezvous, as RANKLAUNCH_MASTER_PORT; 0: the method's own")
-    muster_port: int = whole(0, 0, 65535, "port of the start barrier (muster), as RANKLAUNCH_MUSTER_PORT; 0: 18889")
-    ssh_port: int = whole(0, 0, 65535, "port of sshd for MPI, as RANKLAUNCH_SSHD_PORT; 0: 36666")
+    interface: str = text("", "network interface between nodes (RANKLAUNCH_INTERFACE)", pattern=keys.INTERFACE)
+    master_port: int = whole(0, 0, 65535, "port of the rendezvous (RANKLAUNCH_MASTER_PORT); 0: the method's default")
+    muster_port: int = whole(0, 0, 65535, "port of the start barrier, the muster (RANKLAUNCH_MUSTER_PORT); 0: 18889")
+    ssh_port: int = whole(0, 0, 65535, "port of sshd for MPI (RANKLAUNCH_SSHD_PORT); 0: 36666")
 
 
 @dataclass(frozen=True)
 class Muster:
     secret_name: str = text(
-        "", "your Secret with the key of the muster, under the name secret; empty: the key is an id that the cluster gives the job",
+        "", "name of your Secret with the muster's key, in its entry secret; empty: the key is derived from an id that the cluster "
+        "gives the job",
         pattern=keys.NAMES,
     )  # fmt: skip
 
@@ -87,20 +91,20 @@ class Muster:
 @dataclass(frozen=True)
 class RankTable:
     source: str = text(
-        "none", "writer of the rank table of Ascend devices; cce: the plugin configmap1980 of Huawei's Volcano, only on CCE and ModelArts "
-        "Lite", "none", "ascend-operator", "cce", "file",
+        "none", "writer of the rank table of Ascend devices; cce: the plugin configmap1980, which only Huawei's Volcano has (CCE, "
+        "ModelArts Lite); file: you, on a volume", "none", "ascend-operator", "cce", "file",
     )  # fmt: skip
     config_map_name: str = text(
-        "", "ConfigMap with the table; with ascend-operator, rings-config-NAME is made; required with cce",
+        "", "ConfigMap with the rank table; ascend-operator: rings-config-NAME, which is made; cce: required",
         pattern=keys.NAMES,
     )  # fmt: skip
     mount_path: str = text(
-        "", "folder of the table; with source file, path of the file itself, on a volume of yours; empty: "
+        "", "folder in the container for the rank table; with source file: path of the table itself, on a volume; empty: "
         "/user/serverid/devindex/config for ascend-operator, /user/config for cce", pattern=keys.PATH,
     )  # fmt: skip
     label: str = text(
         "",
-        "chip, for the label ring-controller.atlas or .cce; empty: ascend-910b, or ascend-1980 with cce",
+        "chip: value of the label ring-controller.atlas, or ring-controller.cce; empty: ascend-910b, or ascend-1980 with cce",
         pattern=keys.CHIP,
     )
 
@@ -108,31 +112,38 @@ class RankTable:
 @dataclass(frozen=True)
 class Scheduling:
     scheduler_name: str = text(
-        "", "scheduler; empty: volcano for volcano, acjob, and trainjob with a queue, else the cluster's own", pattern=keys.LABEL
+        "",
+        "name of the scheduler; empty: volcano for volcano, acjob, and trainjob with a queue, else the cluster's default",
+        pattern=keys.LABEL,
     )
     queue: str = text(
-        "", "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob); empty: its own, for acjob default", pattern=keys.LABEL
+        "",
+        "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob); empty: the scheduler's default (acjob: the queue default)",
+        pattern=keys.LABEL,
     )
     priority_class: str = text("", "PriorityClass of the pods", pattern=keys.NAMES)
-    min_available: int = whole(0, 0, 1_000_000, "smallest number of pods that start together (volcano, acjob, mpijob); 0: all")
+    min_available: int = whole(
+        0, 0, 1_000_000, "size of the gang: pods start only when so many can be placed (volcano, acjob, mpijob); 0: all pods"
+    )
     node_selector: Pairs = pairs("labels that a node must have", pattern=keys.RESOURCE)
-    tolerations: Objects = objects("tolerations, in Kubernetes' form", "Toleration")
-    affinity: Mapping[str, object] = keys.an_object("affinity, in Kubernetes' form", "Affinity")
-    topology: str = text("", "node label, such as that of a rack: all pods run on nodes with the same value of it", pattern=keys.RESOURCE)
-    kueue_queue: str = text("", "Kueue's LocalQueue (job, jobset, trainjob, mpijob)", pattern=keys.LABEL)
+    tolerations: Objects = objects("tolerations of the pods, in Kubernetes' form", "Toleration")
+    affinity: Mapping[str, object] = keys.an_object("affinity of the pods, in Kubernetes' form", "Affinity")
+    topology: str = text("", "node label (such as a rack label): all pods run on nodes with the same value of it", pattern=keys.RESOURCE)
+    kueue_queue: str = text("", "name of Kueue's LocalQueue (job, jobset, trainjob, mpijob)", pattern=keys.LABEL)
 
 
 @dataclass(frozen=True)
 class Restart:
-    max_restarts: int = whole(0, 0, 1000, "most restarts of the whole job after failures; 0: never")
-    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 76, 78), 1, 255, "exit codes after which the job is never restarted")
+    max_restarts: int = whole(0, 0, 1000, "number of times that the whole job is restarted, with new pods, after a failure; 0: never")
+    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 76, 78), 1, 255, "exit codes after which the whole job is never restarted")
     on_eviction: str = text(
-        "", "reaction to the eviction of a pod; restart: the whole job restarts; empty: restart if maxRestarts is above 0",
+        "", "reaction when the cluster takes a pod away (eviction, preemption); restart: restart the whole job; fail: fail the "
+        "job; empty: restart if maxRestarts is above 0",
         "", "restart", "fail",
     )  # fmt: skip
     in_place: int = whole(
-        0, 0, 1_000_000, "most restarts of all ranks in the same pods without progress between them, as RANKLAUNCH_MAX_RESTARTS; 0: never; "
-        "maxRestarts makes new pods",
+        0, 0, 1_000_000, "number of times that all ranks are restarted in the same pods without progress in between "
+        "(RANKLAUNCH_MAX_RESTARTS); 0: never",
     )  # fmt: skip
 
     @property
@@ -144,16 +155,19 @@ class Restart:
 @dataclass(frozen=True)
 class Hang:
     action: str = text(
-        "", "reaction to a hang of the job, as RANKLAUNCH_HANG; restart needs inPlace; empty: observe", "", "observe", "stop", "restart",
+        "", "reaction to a hang, in which no rank makes progress (RANKLAUNCH_HANG); restart needs restart.inPlace; empty: "
+        "observe", "", "observe", "stop", "restart",
         "off",
     )  # fmt: skip
-    seconds: int = whole(0, 0, 10_000_000, "seconds without a sign of life before that, as RANKLAUNCH_HANG_S; 0: 300")
+    seconds: int = whole(0, 0, 10_000_000, "seconds without any sign of life before the job counts as hung (RANKLAUNCH_HANG_S); 0: 300")
 
 
 @dataclass(frozen=True)
 class Save:
-    signal: str = text("", "signal that asks ranks to save, as RANKLAUNCH_SAVE_SIGNAL; empty: none", "", "USR1", "USR2", "TERM")
-    file: str = text("", "file that is touched to ask ranks to save, as RANKLAUNCH_SAVE_FILE", pattern=keys.PATH)
+    signal: str = text(
+        "", "signal that asks the ranks to save a checkpoint (RANKLAUNCH_SAVE_SIGNAL); empty: none", "", "USR1", "USR2", "TERM"
+    )
+    file: str = text("", "file that is touched to ask the ranks to save a checkpoint (RANKLAUNCH_SAVE_FILE)", pattern=keys.PATH)
 
 
 @dataclass(frozen=True)
@@ -167,29 +181,29 @@ class Metrics:
 @dataclass(frozen=True)
 class NetworkPolicy:
     enabled: bool = flag(
-        False, "make a NetworkPolicy: pods of the run reach each other on every port; other pods reach only the port of the metrics"
+        False, "make a NetworkPolicy: pods of the run reach each other on every port, other pods reach only the metrics port"
     )
     metrics_namespaces: tuple[str, ...] = texts("namespaces whose pods may read the metrics; empty: all", pattern=keys.LABEL)
 
 
 @dataclass(frozen=True)
 class Lifecycle:
-    ttl_seconds: int = whole(DAY, 0, 10_000_000, "seconds after which a finished job is deleted; 0: never")
-    deadline_seconds: int = whole(0, 0, 10_000_000, "seconds after which the job is stopped; 0: never")
+    ttl_seconds: int = whole(DAY, 0, 10_000_000, "seconds until a finished job is deleted; 0: never")
+    deadline_seconds: int = whole(0, 0, 10_000_000, "time limit of the job in seconds; 0: none")
     grace_period_seconds: int = whole(60, 10, 86400, "seconds from SIGTERM to SIGKILL of a pod; RANKLAUNCH_GRACE_S is 5 less")
-    clean_pod_policy: str = text("Running", "pods to delete when the job is done (mpijob, acjob)", "Running", "All", "None")
+    clean_pod_policy: str = text("Running", "pods that are deleted when the job ends (mpijob, acjob)", "Running", "All", "None")
 
 
 @dataclass(frozen=True)
 class Security:
-    run_as_user: int = whole(1000, 0, 2_147_483_647, "user id of the container; 0 is root, and drops runAsNonRoot")
+    run_as_user: int = whole(1000, 0, 2_147_483_647, "user id of the container; 0 (root) sets runAsNonRoot to false")
     run_as_group: int = whole(100, -1, 2_147_483_647, "group id of the container; -1: the group of the image's user")
     fs_group: int = whole(
-        100, -1, 2_147_483_647, "group that gets the files of a volume, if the volume's root belongs to another; -1: files stay as they are"
+        100, -1, 2_147_483_647, "group that a volume is changed to if its root folder has another group; -1: volumes stay unchanged"
     )
     read_only_root_filesystem: bool = flag(
         False,
-        "mount the image's files read-only; /tmp is then an emptyDir with the logs, which are lost with the pod unless "
+        "make the image's files read-only; /tmp is then an emptyDir with the logs, which are lost with the pod unless "
         "env.RANKLAUNCH_LOG_DIR or envFrom names a volume",
     )
     capabilities: tuple[str, ...] = texts("capabilities to add; the rest is dropped", pattern=keys.CAPABILITY)
@@ -199,19 +213,21 @@ class Security:
 class Mpi:
     """Settings for MPI. The SSH keys are made for each run."""
 
-    slots: int = whole(0, 0, 4096, "ranks of each node (mpijob); 0: devicesPerNode")
-    launcher_as_worker: bool = flag(True, "run ranks in the launcher's pod; false: the launcher is an extra pod without devices (mpijob)")
+    slots: int = whole(0, 0, 4096, "ranks on each node (mpijob); 0: devicesPerNode")
+    launcher_as_worker: bool = flag(
+        True, "the launcher is node 0 and has ranks; false: the launcher is an extra pod without devices (mpijob)"
+    )
 
 
 @dataclass(frozen=True)
 class Tf:
-    ps: int = whole(0, 0, 10_000, "parameter servers, beside the workers that nodes counts (volcano); needs mode tensorflow")
+    ps: int = whole(0, 0, 10_000, "number of parameter servers; nodes is the number of workers (volcano); needs mode tensorflow")
 
 
 @dataclass(frozen=True)
 class Trainer:
     runtime: str = text("", "name of an existing (Cluster)TrainingRuntime; empty: one is made for this job", pattern=keys.LABEL)
-    runtime_kind: str = text("TrainingRuntime", "kind of the runtime", "TrainingRuntime", "ClusterTrainingRuntime")
+    runtime_kind: str = text("TrainingRuntime", "kind of trainer.runtime", "TrainingRuntime", "ClusterTrainingRuntime")
 
 
 @dataclass(frozen=True)
@@ -296,31 +312,34 @@ class Batch:
 
 @dataclass(frozen=True)
 class JobSpec:
-    engine: str = text("volcano", "engine that runs the job; ranklaunch spec KIND overrides it, and has further kinds", *KINDS)
-    name: str = text("", "name of the job; in the chart, empty: the release's name")
-    namespace: str = text("", "namespace; in the chart, always the release's", pattern=keys.LABEL)
-    mode: str = text("auto", "method that starts the ranks, as RANKLAUNCH_METHOD; auto: ranklaunch chooses; mpirun with mpijob", *METHODS)
+    engine: str = text("volcano", "system that runs the job; ranklaunch spec KIND overrides this value, and has further kinds", *KINDS)
+    name: str = text("", "name of the job; empty in the chart: the release's name")
+    namespace: str = text("", "namespace; the chart uses the release's", pattern=keys.LABEL)
+    mode: str = text("auto", "launch method (RANKLAUNCH_METHOD); auto: detected in the container, mpirun with mpijob", *METHODS)
     nodes: int = whole(1, 1, 100_000, "number of nodes; one pod each")
     devices_per_node: int = whole(
-        1, 0, 1024, "devices of each node, with one rank for each; with device.kind cpu: ranks of each node, 0: one"
+        1, 0, 1024, "devices of each node, and number of its ranks; with device.kind cpu, number of ranks alone (0: one)"
     )
     device: Device = group(Device)
     resources: Resources = group(Resources)
     image: Image = group(Image)
     script: str = text("", "program: a .py or .sh file or an executable, by its path in the container; script or module is required")
-    module: str = text("", "Python module in place of script, as with python -m", pattern=keys.MODULE)
+    module: str = text("", "Python module that runs instead of script, as with python -m", pattern=keys.MODULE)
     args: tuple[str, ...] = texts("arguments of the program")
-    env: Pairs = pairs("environment, name: string", pattern=keys.VARIABLE)
-    env_from: Objects = objects("ConfigMaps and Secrets with further environment, in the form of Kubernetes' envFrom", "EnvFromSource")
-    extra_env: Objects = objects(
-        "further environment, in the form of Kubernetes' env: with valueFrom, and $(NAME) for another variable", "EnvVar"
+    env: Pairs = pairs("environment variables, as name: string", pattern=keys.VARIABLE)
+    env_from: Objects = objects(
+        "ConfigMaps and Secrets that become environment variables, in the form of Kubernetes' envFrom", "EnvFromSource"
     )
-    working_dir: str = text("", "folder that the program starts in; empty: the image's", pattern=keys.PATH)
+    extra_env: Objects = objects(
+        "further environment variables, in the form of Kubernetes' env: with valueFrom, and with $(NAME) for another variable", "EnvVar"
+    )
+    working_dir: str = text("", "working directory of the program; empty: the image's", pattern=keys.PATH)
     volumes: Objects = objects("volumes of the pods, in Kubernetes' form", "Volume")
-    volume_mounts: Objects = objects("mounts of the volumes, in Kubernetes' form", "VolumeMount")
+    volume_mounts: Objects = objects("mounts of volumes in the program's container, in Kubernetes' form", "VolumeMount")
     init_containers: Objects = objects("containers that end before the program starts, in Kubernetes' form", "Container")
     extra_containers: Objects = objects(
-        "sidecar containers, in Kubernetes' form: they start before the program and end after it (not acjob)",
+        "containers beside the program, in Kubernetes' form; they become sidecars, which start before the program and end "
+        "after it (not acjob)",
         "Container",
     )
     pod_template: Mapping[str, object] = keys.an_object(
@@ -345,8 +364,8 @@ class JobSpec:
     trainer: Trainer = group(Trainer)
     service_account_name: str = text("", "ServiceAccount of the pods; its token is never mounted", pattern=keys.NAMES)
     name_suffix: str = text(
-        "", "chart only: end of the name. values: a digest of the values, so that an upgrade with other values is a new run; revision: the "
-        "release's revision, so that every upgrade is a new run", "", "values", "revision",
+        "", "suffix of the name, chart only. values: a digest of the values, so that an upgrade with other values is a new run; "
+        "revision: the release's revision, so that every upgrade is a new run", "", "values", "revision",
     )  # fmt: skip
     labels: Pairs = pairs("further labels of all objects and pods", pattern=keys.RESOURCE)
     annotations: Pairs = pairs("further annotations of all objects and pods", pattern=keys.RESOURCE)
