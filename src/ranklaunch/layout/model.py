@@ -40,7 +40,7 @@ class Picture:
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of groups to show: those of a single rank, or without experts, are left out."""
+        """Kinds of groups to show: context, expert and embedding groups only if the layout has them."""
         layout = self.layout
         experts = ["ep", "expert_tp", "expert_dp"] if layout.has_experts else []
         context = {"cp", "dp_cp"} if layout.cp > 1 else set()

@@ -106,9 +106,8 @@ def _small(root: ET.Element, picture: Picture, top: int) -> tuple[int, int]:
         _key(root, picture, stage, MARGIN + column * KEY, top + line * LINE)
     top += (stages + KEYS_BESIDE - 1) // KEYS_BESIDE * LINE + GAP
     one = max(picture.slots) * SMALL + GAP
-    beside = 1 << max(
-        0, ((WIDTH - SMALL_NODES - 2 * MARGIN) // one).bit_length() - 1
-    )  # a power of two, so that lines begin with round numbers
+    # Nodes in a line: a power of two, so that lines begin with round numbers.
+    beside = 1 << max(0, ((WIDTH - SMALL_NODES - 2 * MARGIN) // one).bit_length() - 1)
     for node, (first, slots) in enumerate(zip(picture.firsts, picture.slots)):
         line, column = divmod(node, beside)
         y = top + line * (SMALL + GAP)

@@ -27,7 +27,7 @@ def main(args: List[str]) -> NoReturn:  # noqa: UP006 - Python 3.7
     kind, _, path = settings.get("PROGRAM", "").partition(":")
     path = plain(path)
     if not path:
-        end(WRONG, "the launcher did not pass on the variable " + PREFIX + "PROGRAM, which names the program to start")
+        end(WRONG, "the launcher did not pass on " + PREFIX + "PROGRAM, which names the program: forward all variables " + PREFIX + "*")
     if os.environ.get("MS_ROLE") == "MS_SCHED":  # msrun starts its scheduler with the same command
         become(program(kind, path, args))
     local_rank = number(LOCAL_RANK)
@@ -89,7 +89,7 @@ def debugged(settings: Dict[str, str], kind: str, path: str, args: List[str], lo
     import importlib.util
 
     if not importlib.util.find_spec("debugpy"):
-        remedy = "run pip install debugpy, or remove --debugpy (RANKLAUNCH_DEBUGPY)"
+        remedy = "pip install debugpy, or remove --debugpy (RANKLAUNCH_DEBUGPY)"
         end(MISSING, f"{sys.executable} has no package debugpy: {remedy}")
     host, _, port = settings["DEBUGPY"].rpartition(":")
     listen = ["--listen", f"{host}:{int(port) + local_rank}", "--configure-subProcess", settings.get("CHILDREN", "false")]
