@@ -78,8 +78,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     return torchrun.plan_of(job, reader, NAME, argv, env, own_words, options, outputs, files=(config,))
 
 
-def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], ours: dict[str, object]) -> dict[str, object]:
-    """Return the configuration `ours` merged into the user's file, or `ours` if the user has none."""
+def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], job_values: dict[str, object]) -> dict[str, object]:
+    """Return the configuration `job_values` merged into the user's file, or `job_values` if the user has none."""
     named = OPTIONS.last(extra, _FILE)
     if named:
         path, source = named, reader.source(EXTRA)
@@ -91,10 +91,10 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
         path = where = "" if "--cpu" in options else default_file.path(reader)
         source = "accelerate's default file"
     if not path:
-        return ours
+        return job_values
     path = reader.absolute(path)
     reader.note(CONFIG, path, source)
-    return merge.merged(job, reader, path, where, ours, options)
+    return merge.merged(job, reader, path, where, job_values, options)
 
 
 def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, object]:

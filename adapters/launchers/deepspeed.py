@@ -37,13 +37,10 @@ SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
 _CODE = r"(?m)^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with return code = (?P<code>-?[0-9]+)\s*$"
 
 HOSTFILE = "--hostfile"
-HELD_AFTER_S = 28  # with a longer grace, launch.py is stopped (SIGSTOP) so long after SIGTERM: it would kill ranks after 30 s
+HELD_AFTER_S = 28  # seconds from SIGTERM until launch.py is stopped (SIGSTOP), if the grace is longer: it kills ranks after 30 s
 _RANK_LOGS = "--enable_each_rank_log"
-_WITHOUT_RANKS = {
-    "--autotuning",
-    options.ELASTIC,
-    "--help",
-}  # options with which ranks change during the run or for each configuration, or with which there are none
+# Options with which the ranks change during the run or for each configuration, or with which there are none.
+_WITHOUT_RANKS = {"--autotuning", options.ELASTIC, "--help"}
 _BY_LAUNCH_PY = (remote.OWN_NODE, remote.PDSH)
 _EFFECTS = {
     **dict.fromkeys(("--launcher", "--force_multi"), "then connects to the nodes itself, with the programs of the image"),

@@ -147,8 +147,10 @@ def _with_ranks(job: Job) -> Job:
 
 
 def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
-    """Return the plan beside a node 0 without ranks. Node 0 ends after the other nodes (known by the muster), without muster with its
-    scheduler."""
+    """Return the plan of a job whose node 0 has no ranks.
+
+    Node 0 ends when the muster reports the end of the other nodes; without muster, it ends with its scheduler.
+    """
     if not reader.get(MUSTER):
         return plan
     plan = replace(plan, followers=1)

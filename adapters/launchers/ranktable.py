@@ -56,9 +56,8 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
         "RANK_ID": str(rank),
         "RANK_SIZE": str(job.world_size),
     }
-    if job.accelerator == "npu" and not reader.is_set(
-        PROCESS_LOG_PATH
-    ):  # else CANN writes the logs of all ranks into one folder below HOME
+    # Without the variable, CANN writes the logs of all ranks into one folder below HOME.
+    if job.accelerator == "npu" and not reader.is_set(PROCESS_LOG_PATH):
         env["ASCEND_PROCESS_LOG_PATH"] = in_attempt(job, f"ascend/rank_{rank}")
     process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
     if job.platform == "modelarts":  # collects the log of each device, by this name

@@ -52,8 +52,8 @@ SHUTDOWN = Variable(
     default_text="the grace, rounded up, and 5 more, where this torch knows the variable", per_node=True,
 )  # fmt: skip
 
-KILLS_AFTER_S = 30  # torch kills its ranks so long after SIGTERM
-HELD_AFTER_S = 28  # with a longer grace, ranklaunch stops torch (SIGSTOP) so long after SIGTERM
+KILLS_AFTER_S = 30  # seconds from SIGTERM until torch kills its ranks
+HELD_AFTER_S = 28  # seconds from SIGTERM until ranklaunch stops torch (SIGSTOP), if the grace is longer
 _KNOWS_SHUTDOWN = "torch/distributed/launcher/api.py"  # torch 2.13; after a failure of a rank, the variable has no effect there
 
 _FAILURE = r"(?m)^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)"
@@ -235,7 +235,7 @@ def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str, ow
     """Return one output file for each rank; torchrun alone mixes the lines of ranks.
 
     Files are named by local rank, so each node needs its own folder in a shared log directory. None if the user redirects the ranks'
-    output, or uses a rendezvous backend other than static, which numbers the nodes itself. own_words: words of torchrun itself, from any
+    output, or uses a rendezvous backend that numbers the nodes itself (all but static). own_words: words of torchrun itself, from any
     template.
     """
     if OPTIONS.options(own_words).intersection(_OUTPUT) or not _keeps_order(job, own_words):

@@ -62,6 +62,6 @@ def refuse(
 
 
 def warn_of_meeting(reader: Reader, source: str, options: set[str], *names: str) -> None:
-    """Warn of a user's own options for the rendezvous. source: setting that has the options. names: options for the rendezvous."""
+    """Warn of each option in `names` (for the rendezvous) that the user has set. source: setting that has the options."""
     for name in sorted(options.intersection(names)):
         reader.warn(f"{source} has its own {name}, which overrides the platform's: set the same value on every node")

@@ -26,11 +26,8 @@ _OF_NODE_0 = (
 # Variables of visible devices. Device numbers may hold for every node; UUIDs (GPU-..., MIG-...) are those of one machine.
 _CHOSEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _UNIQUE = r"\b(GPU|MIG)-"
-_OF_OPEN_MPI = {
-    "SLURM_": "slurm",
-    "LSB_JOBID": "lsf",
-    "PBS_JOBID": "tm",
-}  # variables by which Open MPI's components recognise a batch system
+# Variables by which Open MPI's components recognise a batch system, and the names of these components.
+_OF_OPEN_MPI = {"SLURM_": "slurm", "LSB_JOBID": "lsf", "PBS_JOBID": "tm"}
 
 
 def open_mpi_settings(reader: Reader, *, tags: bool = False) -> dict[str, str]:

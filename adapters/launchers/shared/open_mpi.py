@@ -29,7 +29,7 @@ _KILLED = r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) 
 # Exit of a rank before MPI_Finalize, also with 0: mpirun then exits with 1.
 _IMPROPER = r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly"
 
-# Options of mpirun (Open MPI 4.1 and 5.0) without their dashes, of which there may be one or two, by how many words follow them.
+# Options of mpirun (Open MPI 4.1 and 5.0) without dashes (one or two are accepted), by the number of words that follow.
 _OPTIONS = {
     2: "mca gmca omca prtemca pmixmca gpmixmca gprtemca",
     1: """

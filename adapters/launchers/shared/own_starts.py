@@ -94,11 +94,11 @@ def _served_by(job: Job, reader: Reader, starts: Sequence[Found], requested: str
 
     "" if there is none, or if the user names an existing cluster.
     """
-    methods = {found.starter.served_by for found in starts}
+    methods = {start.starter.served_by for start in starts}
     method = next(iter(methods)) if len(methods) == 1 else ""
     if requested:
         return method if method == requested else ""
-    has_cluster = any(reader.env.get(found.starter.own_cluster) for found in starts)
+    has_cluster = any(reader.env.get(start.starter.own_cluster) for start in starts)
     return method if job.has_peers and job.nodes[0].slots and not (job.among or has_cluster) else ""
 
 

@@ -124,10 +124,10 @@ def _ask(job: Job, reader: Reader, unplanned: Route) -> Route:
     return replace(unplanned, gather=(step,), files=(topology, table))
 
 
-def _without(reader: Reader, unplanned: Route, what: str, why: str) -> Route:
+def _without(reader: Reader, unplanned: Route, missing: str, why: str) -> Route:
     """Return the unplanned table, with a warning and a note: the muster refuses the job if another node has what this node lacks."""
     reader.warn(f"ROUTE_PLAN=true: {why}")
-    reader.note(ROUTE_PLAN, f"true, but without {what}", ROUTE_PLAN.name)
+    reader.note(ROUTE_PLAN, f"true, but without {missing}", ROUTE_PLAN.name)
     return unplanned
 
 

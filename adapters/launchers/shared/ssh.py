@@ -186,9 +186,8 @@ def _existing_keys(reader: Reader) -> tuple[str, str]:
         key = _accepted_key(reader, folder, authorized)
         if key:
             digest = hashlib.sha256(authorized.encode()).hexdigest()[:12]
-            reader.note(
-                KEYS, f"{folder} ({digest})", KEYS.name if folder_of_user else "files"
-            )  # the muster compares it: it must be the same on every node
+            # The muster compares the digest: the keys must be the same on every node.
+            reader.note(KEYS, f"{folder} ({digest})", KEYS.name if folder_of_user else "files")
             return folder, key
     if folder_of_user:
         reader.problem(
@@ -252,13 +251,13 @@ def _service(job: Job, reader: Reader, templates: Templates, config: str, behavi
     )  # fmt: skip
 
 
-def _keygen(job: Job, reader: Reader, what: str, path: str) -> Process:
-    return _step(job, reader, what, ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ranklaunch", "-f", path))
+def _keygen(job: Job, reader: Reader, name: str, path: str) -> Process:
+    return _step(job, reader, name, ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ranklaunch", "-f", path))
 
 
-def _step(job: Job, reader: Reader, what: str, argv: tuple[str, ...]) -> Process:
+def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
     log = in_attempt(job, "ssh.log")
-    return Process(name=what, argv=argv, log=log, env=common_env(job, reader), unset=misleading(reader.env), tag=f"[{what}] ")
+    return Process(name=name, argv=argv, log=log, env=common_env(job, reader), unset=misleading(reader.env), tag=f"[{name}] ")
 
 
 NEEDS = {

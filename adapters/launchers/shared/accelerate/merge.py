@@ -48,35 +48,35 @@ _UNCLEAR = re.compile(
 )
 
 
-def merged(job: Job, reader: Reader, path: str, where: str, ours: Config, options: set[str]) -> Config:
+def merged(job: Job, reader: Reader, path: str, where: str, job_values: Config, options: set[str]) -> Config:
     """Return the file's values with the values of this node.
 
-    where: name of the file in messages. ours: the values without a file. options: accelerate's options from the user.
+    where: name of the file in messages. job_values: the values without a file. options: accelerate's options from the user.
     """
     try:
-        theirs = _load(reader, path)
+        user_values = _load(reader, path)
     except (ValueError, RecursionError) as error:
         reader.problem(f"{where}: {error}")
-        return ours
-    for problem in _problems(job, theirs, options):
+        return job_values
+    for problem in _problems(job, user_values, options):
         reader.problem(f"{where} has {problem}")
-    values = {**theirs, **{name: value for name, value in ours.items() if name in _PLACE or theirs.get(name) is None}}
-    if ours["use_cpu"]:
+    values = {**user_values, **{name: value for name, value in job_values.items() if name in _PLACE or user_values.get(name) is None}}
+    if job_values["use_cpu"]:
         values["use_cpu"] = True
-    if theirs.get("distributed_type") in _ONE_PROCESS and job.world_size == 1:
-        values["distributed_type"] = ours["distributed_type"]  # a single rank is started in the same way as several
-    if _needs_deepspeed_launcher(job, theirs, options):
-        config = theirs.get("deepspeed_config") or {}
+    if user_values.get("distributed_type") in _ONE_PROCESS and job.world_size == 1:
+        values["distributed_type"] = job_values["distributed_type"]  # a single rank is started in the same way as several
+    if _needs_deepspeed_launcher(job, user_values, options):
+        config = user_values.get("deepspeed_config") or {}
         values["deepspeed_config"] = {**config, _LAUNCHER: config.get(_LAUNCHER) or _OWN_NODE[0]}
-    _warn_of_replaced(reader, where, theirs, values)
+    _warn_of_replaced(reader, where, user_values, values)
     return values
 
 
-def _warn_of_replaced(reader: Reader, where: str, theirs: Config, values: Config) -> None:
+def _warn_of_replaced(reader: Reader, where: str, user_values: Config, values: Config) -> None:
     replaced = [
-        f"{name} {clipped(str(theirs[name]))} by {values[name]}"
+        f"{name} {clipped(str(user_values[name]))} by {values[name]}"
         for name in (*_COUNTS, "use_cpu")
-        if theirs.get(name) is not None and str(theirs[name]) != str(values[name])
+        if user_values.get(name) is not None and str(user_values[name]) != str(values[name])
     ]
     if replaced:
         reader.warn(f"{where}: this job's values replace {', '.join(replaced)}")
@@ -94,30 +94,31 @@ def _load(reader: Reader, path: str) -> Config:
     return values
 
 
-def _problems(job: Job, theirs: Config, options: set[str]) -> Iterator[str]:
-    kind = theirs.get("distributed_type")
-    if theirs.get("compute_environment") not in (None, "LOCAL_MACHINE"):
-        yield f"compute_environment {theirs['compute_environment']}, with which each node would submit a job: expected LOCAL_MACHINE"
+def _problems(job: Job, user_values: Config, options: set[str]) -> Iterator[str]:
+    kind = user_values.get("distributed_type")
+    if user_values.get("compute_environment") not in (None, "LOCAL_MACHINE"):
+        yield f"compute_environment {user_values['compute_environment']}, with which each node would submit a job: expected LOCAL_MACHINE"
     if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection((*_WAYS, "--mpirun_hostfile")):
         yield (
             f"distributed_type {kind}, but {job.world_size} ranks are planned: accelerate would start one process on each node, which "
             f"trains alone: expected MULTI_GPU, on CPUs too (with use_cpu: true)"
         )
-    devices = str(theirs.get("gpu_ids") or "all").split(",")
+    devices = str(user_values.get("gpu_ids") or "all").split(",")
     if "--gpu_ids" not in options and devices != ["all"] and len(devices) < job.node.slots:
         wanted = f"{counted(job.node.slots, 'rank')} of this node need one each"
-        yield f"gpu_ids {clipped(str(theirs['gpu_ids']))} ({counted(len(devices), 'device')}), but {wanted}: expected all"
-    launcher = (theirs.get("deepspeed_config") or {}).get(_LAUNCHER)
-    if _needs_deepspeed_launcher(job, theirs, options) and launcher not in (None, *_OWN_NODE):
+        yield f"gpu_ids {clipped(str(user_values['gpu_ids']))} ({counted(len(devices), 'device')}), but {wanted}: expected all"
+    launcher = (user_values.get("deepspeed_config") or {}).get(_LAUNCHER)
+    if _needs_deepspeed_launcher(job, user_values, options) and launcher not in (None, *_OWN_NODE):
         yield (
             f"{_LAUNCHER} {launcher}, with which each of {len(job.nodes)} nodes would start the ranks of all: expected standard, or add "
             f"--{_LAUNCHER} standard"
         )
 
 
-def _needs_deepspeed_launcher(job: Job, theirs: Config, options: set[str]) -> bool:
+def _needs_deepspeed_launcher(job: Job, user_values: Config, options: set[str]) -> bool:
     """Return True if DeepSpeed's default launcher, pdsh, would start the ranks of all nodes on each node."""
-    uses_deepspeed = "--use_deepspeed" in options or (theirs.get("distributed_type") == "DEEPSPEED" and not options.intersection(_WAYS))
+    by_file = user_values.get("distributed_type") == "DEEPSPEED" and not options.intersection(_WAYS)
+    uses_deepspeed = "--use_deepspeed" in options or by_file
     return uses_deepspeed and job.has_peers and f"--{_LAUNCHER}" not in options
 
 
