@@ -1,4 +1,4 @@
-"""One `accelerate launch` per node (accelerate 1.15), which starts the ranks as torchrun does, inside its own process."""
+"""Method accelerate: one `accelerate launch` per node (accelerate 1.15), which runs torch's agent in its own process."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ EXTRA = base.further_options(
 MIXED_PRECISION = Variable(
     "mixed_precision", ("RANKLAUNCH_MIXED_PRECISION",), parse.OneOf("no", "fp16", "bf16", "fp8"), "",
     "precision in which the model computes: no, fp16, bf16 or fp8", option="--mixed-precision",
-    default_text="what the program says, else no",
+    default_text="that of the program, else no",
 )  # fmt: skip
 
 CONFIG = Variable(
-    "accelerate_config", ("ACCELERATE_CONFIG_FILE",), parse.text, "", "configuration file of accelerate's, YAML or JSON",
-    default_text="accelerate/default_config.yaml in its cache, where it is there",
+    "accelerate_config", ("ACCELERATE_CONFIG_FILE",), parse.text, "", "configuration file of accelerate, YAML or JSON",
+    default_text="accelerate/default_config.yaml in the cache, if it exists",
 )  # fmt: skip
 _FILE = "--config_file"
 _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
@@ -51,7 +51,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     host, port = base.address(base.meeting_host(job, reader)), reader.get(base.MASTER_PORT)
     values = _merged(job, reader, extra, options, _config(job, options, host, port))
     config = File(base.in_attempt(job, "accelerate.json"), json.dumps(values, indent=1) + "\n")
-    extra = user_options.without(OPTIONS.parsed(extra), (_FILE,))  # in its place stands ours
+    extra = user_options.without(OPTIONS.parsed(extra), (_FILE,))  # replaced by ranklaunch's file
     outputs = torchrun.rank_outputs(job, reader, templates, NAME, extra)
     shown = torchrun.with_dollars_doubled(job)
     argv = templates.command(
@@ -65,21 +65,21 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         extra=extra,
     )
     own_words = user_options.before(argv, shown.program.path)
-    if outputs and not OPTIONS.is_told(own_words, "--log_dir", outputs.folder):
-        outputs = None  # by a template of the user's
+    if outputs and not OPTIONS.writes_to(own_words, "--log_dir", outputs.folder):
+        outputs = None  # the user's template writes elsewhere
     options = OPTIONS.options(own_words)
     argv = base.script_or_module(job, reader, templates, argv, (NAME, "launch"), MODULE)
     env = {"TORCHELASTIC_ERROR_FILE": base.in_attempt(job, "accelerate_error.json")}
     if outputs:
-        # For the first accelerate has no option, and leaves it to torch; the second is for a torchrun that a rank starts.
+        # PET_REDIRECTS: accelerate has no option for it, and torch reads it. PET_LOG_DIR: for a torchrun that a rank starts.
         env.update({"PET_REDIRECTS": "3", "PET_LOG_DIR": outputs.folder})
     if job.accelerator == "cpu":
-        env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
+        env["ACCELERATE_USE_CPU"] = "true"  # without the variable, on a machine without GPUs, each rank would train alone
     return torchrun.plan_of(job, reader, NAME, argv, env, own_words, options, outputs, files=(config,))
 
 
-def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], ours: dict[str, object]) -> dict[str, object]:
-    """Return the configuration with the values of the user's own file, if there is one."""
+def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], job_values: dict[str, object]) -> dict[str, object]:
+    """Return the configuration `job_values` merged into the user's file, or `job_values` if the user has none."""
     named = OPTIONS.last(extra, _FILE)
     if named:
         path, source = named, reader.source(EXTRA)
@@ -89,19 +89,19 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
         where = f"{source}={clipped(path)}"
     else:
         path = where = "" if "--cpu" in options else default_file.path(reader)
-        source = "accelerate's own place"
+        source = "accelerate's default file"
     if not path:
-        return ours
+        return job_values
     path = reader.absolute(path)
     reader.note(CONFIG, path, source)
-    return merge.merged(job, reader, path, where, ours, options)
+    return merge.merged(job, reader, path, where, job_values, options)
 
 
 def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, object]:
     """Return accelerate's configuration with this node's place in the job.
 
-    MULTI_GPU makes accelerate start ranks at all, on CPUs and for one rank too. As an option, --multi_gpu would rule out the user's
-    --use_fsdp and --use_deepspeed; here the setting gives way to them. Left out: the mixed precision, which DeepSpeed refuses from here.
+    MULTI_GPU makes accelerate start ranks, on CPUs and for a single rank too. An option --multi_gpu would exclude the user's --use_fsdp and
+    --use_deepspeed; these options override the key of the file. The mixed precision is not in the file: DeepSpeed refuses it there.
     """
     values: dict[str, object] = {
         "compute_environment": "LOCAL_MACHINE",
@@ -114,7 +114,7 @@ def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, obje
         "use_cpu": job.accelerator == "cpu",
     }
     if "--use_deepspeed" in options and job.has_peers and _DEEPSPEED_LAUNCHER not in options:
-        # Its default, pdsh, would start the ranks of all nodes from each node.
+        # DeepSpeed's default launcher, pdsh, would start the ranks of all nodes on each node.
         values["deepspeed_config"] = {_DEEPSPEED_LAUNCHER[2:]: "standard"}
     return values
 
@@ -124,21 +124,20 @@ def _lint(job: Job, reader: Reader, options: set[str]) -> None:
     contradictions.warn_of_meeting(reader, source, options, "--main_process_ip", "--main_process_port")
     if "--cpu" in options and job.world_size > 1:
         reader.problem(
-            f"{source} has --cpu, with which accelerate starts one process on each node and no more, where {job.world_size} ranks are "
-            "expected: remove it; option --accelerator=cpu trains on CPUs"
+            f"{source} has --cpu, with which accelerate starts only one process on each node, but {job.world_size} ranks are planned: "
+            "remove it; option --accelerator=cpu trains on CPUs"
         )
     if job.slots_differ:
         slots = ", ".join(str(node.slots) for node in job.nodes)
         reader.problem(
             f"{reader.described(METHOD)} needs the same number of slots on every node, found {slots}: "
-            f"accelerate divides all processes evenly "
-            "and drops the rest; method torchrun or spawn can"
+            "accelerate divides all processes evenly and drops the rest; use method torchrun or spawn"
         )
     torchrun.lint(job, reader, NAME, source, options)
 
 
 class Accelerate(torchrun.Torchrun):
-    """torch's agent, inside of `accelerate launch`."""
+    """torch's agent in the process of `accelerate launch`."""
 
     NAME = NAME
     VARIABLES = (

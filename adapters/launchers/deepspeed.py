@@ -1,4 +1,4 @@
-"""DeepSpeed's own launcher: one on each node, or one on node 0 that reaches the others by ssh, MPI or Slurm."""
+"""Method deepspeed: DeepSpeed's launcher on each node, or on node 0, from where it reaches the other nodes by ssh, MPI or Slurm."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ EXTRA = base.further_options(
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
 )
 
-# What launch.py writes, at its levels INFO and ERROR.
+# Log lines of launch.py, at its levels INFO and ERROR.
 FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess (?P<pid>[0-9]+)|\[.* exits with return code = )",)
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
-# With the rank where the words are our own, for its helper for MPICH has none.
+# The rank is in lines of ranklaunch.programs.end_as_rank only: DeepSpeed's helper for MPICH writes no such line.
 _CODE = r"(?m)^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with return code = (?P<code>-?[0-9]+)\s*$"
 
 HOSTFILE = "--hostfile"
-HELD_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
+HELD_AFTER_S = 28  # seconds from SIGTERM until launch.py is stopped (SIGSTOP), if the grace is longer: it kills ranks after 30 s
 _RANK_LOGS = "--enable_each_rank_log"
-_WITHOUT_RANKS = {"--autotuning", options.ELASTIC, "--help"}  # other ranks in time, or in each of several configurations; or none
+# Options with which the ranks change during the run or for each configuration, or with which there are none.
+_WITHOUT_RANKS = {"--autotuning", options.ELASTIC, "--help"}
 _BY_LAUNCH_PY = (remote.OWN_NODE, remote.PDSH)
 _EFFECTS = {
-    **dict.fromkeys(("--launcher", "--force_multi"), "then reaches the nodes by itself, with what the image has for it"),
-    "--save_pid": "leaves /tmp/PID.deepspeed, and refuses to start again under the same pid",
-    "--quiet": "does not say what its ranks do: a failure is then known later, and not by its rank",
+    **dict.fromkeys(("--launcher", "--force_multi"), "then connects to the nodes itself, with the programs of the image"),
+    "--save_pid": "leaves the file /tmp/PID.deepspeed, and refuses to start again with the same pid",
+    "--quiet": "logs nothing about its ranks: a failure is then noticed later, and without the rank",
 }
 
 
@@ -52,14 +53,14 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     by, extra_options = reader.get(remote.BY), [*options.PARSER.parsed(reader.get(EXTRA))]
     job = filters.narrowed(job, reader, extra_options, EXTRA.name)
     for path in options.PARSER.values(reader.get(EXTRA), HOSTFILE):
-        remedy = "leave it out, or give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
-        reader.problem(f"{EXTRA.name} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
+        remedy = "remove it, or set --hostfile (RANKLAUNCH_HOSTFILE), which ranklaunch reads if no platform names the nodes"
+        reader.problem(f"{EXTRA.name} has --hostfile {clipped(path)}: DeepSpeed gets the nodes of this job; {remedy}")
     extra = user_options.without(extra_options, (*filters.OPTIONS, HOSTFILE))
     if not job.is_idle:
         return _plan(job, reader, templates, by, extra)
-    # As of node 0, so that it says what the others say, of itself and of what is wrong.
-    others = _plan(replace(job, node_index=0), reader, templates, by, extra)
-    return base.planned(job, reader, NAME, (), followers=others.followers)
+    # An idle node plans as node 0, so that it reports the same problems and settings as the other nodes.
+    of_node_0 = _plan(replace(job, node_index=0), reader, templates, by, extra)
+    return base.planned(job, reader, NAME, (), followers=of_node_0.followers)
 
 
 def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[str, ...]) -> Plan:
@@ -83,14 +84,14 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
     names = options.PARSER.options(extra)
     tunes = "--autotuning" in names
     outputs = kept = None
-    if not names & _WITHOUT_RANKS:  # each rank into a file, so that its lines can be told from the others'; launch.py alone mixes them
+    if not names & _WITHOUT_RANKS:  # a file for each rank: launch.py alone mixes the lines of ranks
         folder = base.in_attempt(job, "deepspeed")
         outputs = base.rank_outputs(job, reader, templates, folder, r"[0-9]+_rank([0-9]+)\.log")
     hostfile = _hostfile(job, reader, templates)
     rank_logs = outputs.folder if outputs and _RANK_LOGS not in names else ""
     argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, rank_logs)
     own_words = user_options.before(argv, job.program.path)
-    if outputs and not options.PARSER.is_told(own_words, _RANK_LOGS, outputs.folder):  # or by the user's template
+    if outputs and not options.PARSER.writes_to(own_words, _RANK_LOGS, outputs.folder):  # by an option or by the user's template
         outputs, kept = None, outputs if _RANK_LOGS in options.PARSER.options(own_words) else None
     behaviour = Autotuning.NAME if tunes else Elastic.NAME if names & _WITHOUT_RANKS else NAME
     env = options.expanded(options.read_env_files(job, reader), reader.env)
@@ -110,9 +111,9 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
 def _command(
     job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, extra: tuple[str, ...], rank_logs: str = ""
 ) -> tuple[str, ...]:
-    shown = remote.told_of_ends(job) if by == remote.MPICH else job
+    shown = remote.with_exit_reports(job) if by == remote.MPICH else job
     devices = ",".join(_chosen(job, reader))
-    by_hosts = bool(job.idle) and by == remote.SLURM  # srun takes any of Slurm's nodes where it is not told which
+    by_hosts = bool(job.idle) and by == remote.SLURM  # without named nodes, srun takes any of Slurm's nodes
     argv = templates.command(
         "deepspeed/command.j2",
         job=shown,
@@ -130,39 +131,40 @@ def _command(
 
 def _process(job: Job, reader: Reader, argv: tuple[str, ...], names: set[str], behaviour: str, env: Mapping[str, str] = NOTHING) -> Process:
     process = without_slurm_tasks(base.launcher_process(job, reader, NAME, argv, env, behaviour), reader)
-    if "--bind_cores_to_rank" in names:  # DeepSpeed says that it is missing, and then fails as it starts the first rank
+    if "--bind_cores_to_rank" in names:  # without numactl, DeepSpeed warns and then fails as it starts the first rank
         process = replace(process, needs=(NUMACTL,))
     if not _chosen(job, reader):
         return process
-    # The runner counts the devices that it sees, and looks for those that it is told among them.
+    # The runner takes the chosen devices from all visible ones, so the variable must not hide any.
     return replace(process, unset=tuple(sorted({*process.unset, _visible(job, reader)[0]})))
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
     """Return the rank that failed first.
 
-    launch.py prints the exit status of a rank without its number: the command on that line is the command of the rank started last.
-    Through pdsh each line begins with its host, and another line has the node's number.
+    launch.py prints the exit status of a failed rank without its number: the command on that line is always that of the rank started
+    last. With pdsh, each line begins with its host, and another line has the node's index.
     """
     reports, lost = [*re.finditer(_CODE, text)], re.search(remote.BY_PDSH, text)
-    # Of several hosts or ranks the first counts; of one launch.py, one that a rank had started may have said so before it.
+    # From several hosts or ranks, take the first report. From one launch.py, take the last: earlier ones may be those of a launch.py that
+    # a rank has started.
     first = reports[0 if reports[0]["host"] or reports[0]["rank"] else -1] if reports else None
     if lost and (not first or lost.start() < first.start()):
-        return remote.of_node(lost, text, _node(text, f"{lost['host'] or lost['told']}: "))
+        return remote.failure_of_node(lost, text, _node(text, f"{lost['host'] or lost['signalled']}: "))
     if not first:
-        return remote.told_by_srun(text) or open_mpi.report(text)
+        return remote.failure_by_srun(text) or open_mpi.report(text)
     return base.failed_with(int(first["code"]), rank=int(first["rank"]) if first["rank"] else None, node=_node(text, first["host"]))
 
 
 def _node(tail: str, host: str | None) -> int | None:
-    """host: as it stands before each of its lines."""
+    """Return the index of a node from its launch.py's log, None if unknown. host: prefix of each line of the node."""
     match = re.search(rf"^{re.escape(host)}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE) if host else None
     return int(match[1]) if match else None
 
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
     """Return the result files of autotuning, in the folder that the program's DeepSpeed configuration names, else in the default one."""
-    path = reader.absolute(ds_config.path_of(job.program.args))  # else a folder, which has no text
+    path = reader.absolute(ds_config.path_of(job.program.args))  # without a configuration: a folder, which reads as empty
     try:
         folder = str(ds_config.loads(reader.text(path))["autotuning"]["results_dir"])
     except (ValueError, LookupError, TypeError):
@@ -171,9 +173,9 @@ def _results(job: Job, reader: Reader) -> tuple[str, ...]:
 
 
 def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
-    """Return the hostfile. A launcher on each node only looks up its own slots there, by the node's place."""
+    """Return the hostfile. With a launcher on each node, each one reads only its own slots, by the index of the node."""
     job = base.with_hosts(job)
-    # pairs: a template reads their parts in a fifth of the time that a node's take
+    # pairs instead of Node objects: five times faster in a template
     hosts = [(node.host, filters.capacity(node)) for node in job.nodes]
     return File(base.in_attempt(job, "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
 
@@ -183,7 +185,7 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
     if node and by in _BY_LAUNCH_PY:
         slots = clipped(",".join(str(each.slots) for each in job.nodes))
         reader.problem(
-            f"method deepspeed with slots {slots}: DeepSpeed makes LOCAL_RANK from the rank, modulo the slots of its node, so that rank "
+            f"method deepspeed with slots {slots}: DeepSpeed computes LOCAL_RANK as the rank modulo the slots of its node, so rank "
             f"{node.first_rank}, the first of node {node.index} ({node.host}), would have LOCAL_RANK {node.first_rank % node.slots}; "
             "use the same slots on every node, or --method torchrun or spawn"
         )
@@ -199,7 +201,7 @@ def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
     if job.has_peers and "--autotuning" in names and by != remote.PDSH:
         reader.problem(
             f"{source} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
-            f"set {remote.BY.name}={remote.PDSH}, by which DeepSpeed reaches them then"
+            f"set {remote.BY.name}={remote.PDSH}, so that one DeepSpeed reaches all nodes"
         )
     options.judge_elastic(job, reader, extra, source, hands_on=not job.has_peers or by in _BY_LAUNCH_PY)
     if job.rank_table:
@@ -215,9 +217,9 @@ def _slots(job: Job) -> str:
 
 
 def _visible(job: Job, reader: Reader) -> tuple[str, str]:
-    """Return the variable of visible devices, and its value if that is not the slots from 0.
+    """Return the name of the variable of visible devices, and its value; "" for the value that launch.py would set (0, 1, ...).
 
-    launch.py would set the variable to the slots from 0. With a list or a number of devices, DeepSpeed ignores the variable.
+    The value is also "" if the user chooses devices by --include and the like: DeepSpeed then ignores the variable.
     """
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
     visible = reader.env.get(name, "").strip()
@@ -225,7 +227,7 @@ def _visible(job: Job, reader: Reader) -> tuple[str, str]:
 
 
 def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
-    """Return the device numbers that a variable chooses on one node, for DeepSpeed, which knows devices by number alone."""
+    """Return the devices of a one-node job that the variable chooses, () if they are not all numbers: DeepSpeed takes only numbers."""
     _, visible = _visible(job, reader)
     devices = tuple(word.strip() for word in visible.split(","))[: job.node.slots]
     numbered = all(re.fullmatch("[0-9]+", device) for device in devices)
@@ -233,15 +235,18 @@ def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
 
 
 def _dashes(job: Job, by: str) -> tuple[str, ...]:
-    """A `--` right behind the program is taken for its own by runner.py, and by launch.py or what is in its place; the next one arrives."""
+    """Return the `--` to add if the program's first argument is `--`: runner.py removes one, and so does launch.py or its replacement."""
     if job.program.args[:1] != ("--",) or job.program.is_shell:
         return ()
     return ("--", "--") if by in (*_BY_LAUNCH_PY, remote.MPICH) else ("--",)
 
 
 class Deepspeed(RanksFirst):
-    """Processes: runner, launch.py, ranks. SIGTERM kills the runner and leaves the rest. launch.py signals ranks one after the
-    other, and within a second signals the same ranks once more: launch.py is held if its ranks have files of their own."""
+    """DeepSpeed on one node. Its processes are a runner, launch.py, and the ranks.
+
+    SIGTERM kills the runner and leaves the rest. launch.py signals its ranks one by one, and within a second signals each again:
+    launch.py is stopped (SIGSTOP) if its ranks have output files.
+    """
 
     NAME = NAME
     VARIABLES = (base.MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, options.ENV_FILE, *ssh.VARIABLES)
@@ -278,7 +283,7 @@ class Deepspeed(RanksFirst):
 
 
 class Elastic(Deepspeed):
-    """launch.py with other ranks in time (--elastic_training): their order tells nothing."""
+    """launch.py whose ranks change during the run (--elastic_training): the order of their starts does not give their numbers."""
 
     NAME = "deepspeed.elastic"
     STARTS = ""
@@ -286,7 +291,7 @@ class Elastic(Deepspeed):
 
 
 class Autotuning(Launcher):
-    """A runner that starts one more runner for each configuration, whose ranks have nothing to save."""
+    """Runner for --autotuning: it starts a further runner for each configuration. These ranks have nothing to save."""
 
     NAME = "deepspeed.autotuning"
     DEPTH = 3
@@ -295,7 +300,7 @@ class Autotuning(Launcher):
 
 
 class OnNode0(FromNode0):
-    """A runner on node 0 that reaches the other nodes by pdsh, MPI or Slurm."""
+    """Runner on node 0 that reaches the other nodes by pdsh, MPI or Slurm."""
 
     NAME = "deepspeed.node_0"
     CARRIERS = (*remote.CARRIERS, *ssh.CARRIERS)
@@ -304,13 +309,13 @@ class OnNode0(FromNode0):
 
     @property
     def proof(self) -> str:
-        """Written by what stands before the program that the runner starts, if its folder is the first on PATH."""
+        """Path of the file that the wrapper script of pdsh, mpirun or srun writes; "" if the folder of the script is not first on PATH."""
         folder = join(self.planned.private, remote.RUNNER)
         return join(folder, remote.END) if self.process.env.get("PATH", "").startswith(f"{folder}:") else ""
 
 
 class ByOpenMpi(OnNode0):
-    """A runner that starts Open MPI's mpirun."""
+    """Runner on node 0 that starts Open MPI's mpirun."""
 
     NAME = "deepspeed.openmpi"
     REPORTS = open_mpi.REPORTS

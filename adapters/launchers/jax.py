@@ -1,4 +1,4 @@
-"""The program once per node, or once per device, as the processes of jax.distributed.
+"""Method jax: the program once per node or per device, as processes of jax.distributed.
 
 JAX (0.10) reads the coordinator's address and the ids of local devices from the environment, and the number of processes and the id of a
 process from a cluster class. ranklaunch_rankside registers such a class in each process, so that jax.distributed.initialize() works
@@ -21,14 +21,14 @@ from ranklaunch.render.templates import Templates
 NAME = "jax"
 NODE, DEVICE = "node", "device"
 
-MASTER_PORT = replace(base.MASTER_PORT, default=6666)  # of the coordinator
+MASTER_PORT = replace(base.MASTER_PORT, default=6666)  # port of the coordinator
 PROCESSES = Variable(
     "jax_processes", ("RANKLAUNCH_JAX_PROCESSES",), parse.OneOf(NODE, DEVICE), NODE,
-    "processes of JAX: one for each node, with all its devices, or one for each device", option="--jax-processes",
+    "processes of JAX: node (one for each node, with all its devices) or device (one for each device)", option="--jax-processes",
 )  # fmt: skip
 
 CPU_DEVICES = "JAX_NUM_CPU_DEVICES"
-_OWN_CPU_DEVICES = "xla_force_host_platform_device_count"  # in XLA_FLAGS: the older way to say the same
+_OWN_CPU_DEVICES = "xla_force_host_platform_device_count"  # in XLA_FLAGS: the older setting for the same number
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -39,8 +39,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
     if not reader.get(variables.RANKSIDE):
         reader.warn(
-            f"{reader.described(variables.RANKSIDE)}: jax.distributed.initialize() needs the arguments num_processes and process_id then, "
-            "which JAX_NUM_PROCESSES and JAX_PROCESS_ID have"
+            f"{reader.described(variables.RANKSIDE)}: jax.distributed.initialize() then needs the arguments num_processes and process_id; "
+            "pass the values of JAX_NUM_PROCESSES and JAX_PROCESS_ID"
         )
     argv = templates.command("jax/command.j2", job=job)
     ranks = tuple(_process(job, reader, templates, argv, slot, devices if per_node else 0) for slot in range(job.node.slots))
@@ -48,7 +48,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _process(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], slot: int, devices: int) -> Process:
-    """Return the process of one slot. devices: all of the node, for its only process; 0: the slot's own one."""
+    """Return the process of one slot. devices: number of devices for the only process of a node; 0: one device, that of the slot."""
     rank = job.node.first_rank + slot
     host = base.address(base.meeting_host(job, reader))
     env = {
@@ -64,7 +64,7 @@ def _process(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ..
 
 
 class Jax(Launcher):
-    """The processes of JAX themselves are started."""
+    """Launcher without a process of its own: ranklaunch starts the processes of JAX."""
 
     NAME = NAME
     VARIABLES = (MASTER_PORT, PROCESSES)

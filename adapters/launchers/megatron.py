@@ -1,11 +1,11 @@
-"""torchrun for programs made with Megatron-LM: its layout is checked before anything starts, and passed on as its flags."""
+"""Method megatron: torchrun for programs made with Megatron-LM. The parallel layout is checked before the start, and passed as flags."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared.base import once, own_script
+from ranklaunch.adapters.launchers.shared.base import once, script_of_program
 from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
 from ranklaunch.adapters.launchers.shared.user_options import AS_WRITTEN, TORCHRUN, UNKNOWN, before, is_unknown, shown
 from ranklaunch.env import parse
@@ -26,7 +26,7 @@ CP = Variable("cp", ("RANKLAUNCH_CP",), parse.positive, 1, "context parallelism:
 EP = Variable("ep", ("RANKLAUNCH_EP",), parse.positive, 1, "expert parallelism: ranks that divide the experts", option="--ep")
 CONNECTIONS = Variable(
     "cuda_device_max_connections", ("CUDA_DEVICE_MAX_CONNECTIONS",), parse.text, "1", "hardware queues of a GPU",
-    default_text="1 where a layer or a sequence is shared on GPUs, which Megatron-LM requires before Blackwell; unset with its FSDP",
+    default_text="1 on GPUs with tp or cp, as Megatron-LM requires before Blackwell; unset with its FSDP",
 )  # fmt: skip
 
 FLAGS = {
@@ -40,11 +40,11 @@ DP_LAST_FLAG = "--use-tp-pp-dp-mapping"
 
 _LAYOUT = (*FLAGS.values(), EXPERT_TP_FLAG)
 
-FSDP_FLAGS = {"--use-torch-fsdp2", "--use-megatron-fsdp"}  # which require another CUDA_DEVICE_MAX_CONNECTIONS than 1
+FSDP_FLAGS = {"--use-torch-fsdp2", "--use-megatron-fsdp"}  # with these, CUDA_DEVICE_MAX_CONNECTIONS must not be 1
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    script = own_script(job, reader)
+    script = script_of_program(job, reader)
     if script:
         layout, env = _of_script(script, job, reader)
         planned = once(job, reader, templates, NAME, "plain/command.j2", script)
@@ -56,7 +56,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _of_script(script: Script, job: Job, reader: Reader) -> tuple[Layout | None, dict[str, str]]:
-    """Return the layout, if known, of one of Megatron's own scripts, and its variables. Such scripts start the ranks themselves."""
+    """Return the layout of a script that starts the ranks itself (None if unknown), and its variables."""
     args = script.starts[0].words
     unknown = _unknown(script, job)
     if unknown:
@@ -65,32 +65,32 @@ def _of_script(script: Script, job: Job, reader: Reader) -> tuple[Layout | None,
     for variable, flag in FLAGS.items():
         if reader.is_set(variable) and not AS_WRITTEN.values(args, flag):
             reader.record(variable)
-            reader.problem(f"{reader.described(variable)}, and {script.path}, which starts its ranks itself, has no {flag}: write it there")
+            reader.problem(f"{reader.described(variable)}: {script.path} starts its ranks itself and has no {flag}: write it in the script")
     return _layout(replace(job, program=replace(job.program, args=args)), reader)
 
 
 def _unknown(script: Script, job: Job) -> str:
-    """Return why the options of a script's ranks are unknown, "" where they are known. What is behind an option is its value."""
+    """Return the reason why the options of a script's ranks are unknown, "" if they are known."""
     if len(script.starts) > 1:
         return f"it starts ranks in {len(script.starts)} places or ways"
     args = script.starts[0].words
     previous = next((previous for previous, word in zip(("", *args), args) if _may_hide_layout(previous, word)), None)
     if previous is not None:
-        return f"what stands behind {clipped(shown(previous) or 'the launcher')!r} is known only when it runs"
+        return f"the words after {clipped(shown(previous) or 'the launcher')!r} are known only when the script runs"
     nodes, slots = (TORCHRUN.values(args, option)[:1] for option in ("--nnodes", "--nproc_per_node"))
     ranks = (number("".join(nodes) or "1") or 0) * (number("".join(slots)) or 0)
     return f"it starts {ranks} ranks, and this job has {job.world_size}" if ranks not in (0, job.world_size) else ""
 
 
 def _may_hide_layout(previous: str, word: str) -> bool:
-    """Return True for a word, known only in part, that may be a size of the layout or its option."""
+    """Return True for a partly unknown word that may be an option of the layout or its value."""
     name = word.partition("=")[0]
     may_be_more = UNKNOWN in name and not previous.startswith("--") and (name[:1] == "-" or not name.strip(UNKNOWN))
     return is_unknown(word) and (previous in _LAYOUT or name in _LAYOUT or may_be_more)
 
 
 def _with_flags(job: Job, reader: Reader) -> Job:
-    """Return the job with flags for sizes set but missing in its program's arguments; before its own --, as flags end there."""
+    """Return the job with flags for those sizes that are set but missing in the program's arguments. The flags come before a `--`."""
     options = _options(job)
     missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.is_set(variable) and not AS_WRITTEN.values(options, flag)]
     flags = tuple(word for variable, flag in missing for word in (flag, str(reader.get(variable))))
@@ -102,30 +102,31 @@ def _options(job: Job) -> tuple[str, ...]:
 
 
 def _layout(job: Job, reader: Reader) -> tuple[Layout, dict[str, str]]:
-    """Return the requested layout, checked, and its variables. Our variables or the program's own arguments request a layout, and must
-    not
-    contradict each other."""
+    """Return the requested layout after a check, and its variables.
+
+    The layout comes from ranklaunch's settings or from the program's own arguments, which must not contradict each other.
+    """
     args = _options(job)
     tp, pp, cp, ep = (_size(args, variable, flag, reader) for variable, flag in FLAGS.items())
-    etp = _own(args, EXPERT_TP_FLAG, reader) or 0
+    etp = _argument(args, EXPERT_TP_FLAG, reader) or 0
     layout = Layout(job.world_size, tp, pp, cp, ep, etp, ORDER_DP_LAST if DP_LAST_FLAG in args else ORDER)
     _check(job, layout, reader)
     return layout, _environment(job, layout, reader)
 
 
 def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Reader) -> int:
-    asked = reader.get(variable)
-    own = _own(args, flag, reader)
-    if own is None:
-        return asked
-    if reader.is_set(variable) and own != asked:
-        reader.problem(f"{reader.described(variable)} contradicts the program's own {flag} {own}: remove one of them")
-    reader.note(variable, str(own), f"program's {flag}")
-    return own
+    setting = reader.get(variable)
+    argument = _argument(args, flag, reader)
+    if argument is None:
+        return setting
+    if reader.is_set(variable) and argument != setting:
+        reader.problem(f"{reader.described(variable)} contradicts the program's own {flag} {argument}: remove one of them")
+    reader.note(variable, str(argument), f"program's {flag}")
+    return argument
 
 
-def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
-    """The program's own value of a flag: the last one, which is the one that argparse takes."""
+def _argument(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
+    """Return the value of a flag in the program's arguments: the last one, as argparse takes it; None without the flag."""
     texts = AS_WRITTEN.values(args, flag)
     if not texts:
         return None
@@ -143,15 +144,15 @@ def _check(job: Job, layout: Layout, reader: Reader) -> None:
         reader.problem(f"{problem}: change {described}, or the number of ranks")
     for problem in () if problems else megatron_args.problems(_options(job), layout):
         reader.problem(f"the program's {problem}")
-    # Tensor parallelism counts fastest in both orders: its groups are neighbours, from 0 on.
+    # Tensor parallelism counts fastest in both orders: a tp group is a run of consecutive ranks.
     split = next((node for node in job.nodes if node.first_rank % layout.tp), None)
     if split:
         first = split.first_rank // layout.tp * layout.tp
         slots = ", ".join(map(str, sorted({node.slots for node in job.nodes})))
         reader.warn(
             f"{reader.described(TP)}: ranks {first} to {first + layout.tp - 1} share each layer and are spread over nodes (rank "
-            f"{split.first_rank} is the first of node {split.index}), so all of its traffic goes over the network between them; a "
-            f"size that divides the slots of every node ({slots}) keeps it inside"
+            f"{split.first_rank} is the first of node {split.index}), so all of their traffic goes over the network; choose a "
+            f"size that divides the slots of every node ({slots})"
         )
 
 
@@ -167,7 +168,7 @@ def _environment(job: Job, layout: Layout, reader: Reader) -> dict[str, str]:
 
 
 class Megatron(torchrun.Torchrun):
-    """torchrun with the layout of the model."""
+    """torchrun with the parallel layout of a Megatron-LM model."""
 
     NAME = NAME
     VARIABLES = (*torchrun.Torchrun.VARIABLES, TP, PP, CP, EP, CONNECTIONS)

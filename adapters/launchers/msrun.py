@@ -1,5 +1,5 @@
-"""One msrun per node (MindSpore >= 2.3.0), as ModelArts starts it with MA_RUN_METHOD=msrun. A node 0 without ranks
-has MindSpore's scheduler alone, started as msrun would."""
+"""Method msrun: one msrun per node (MindSpore >= 2.3.0), as ModelArts starts it with MA_RUN_METHOD=msrun. A node 0 without ranks runs only
+MindSpore's scheduler, with the variables that msrun would set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
 from ranklaunch.adapters.launchers.shared.base import After, Launcher, Need, RanksFirst, Started
-from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
+from ranklaunch.adapters.launchers.shared.rank_table import entry_of_node, hccl_path
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable
@@ -25,11 +25,11 @@ from ranklaunch.verdict.model import Failure
 
 NAME = "msrun"
 
-GROUP_LIST = "0.1"  # the form that ModelArts writes, which MindSpore does not read
+GROUP_LIST = "0.1"  # version of ModelArts' rank tables, which MindSpore does not read
 
 
 def _cluster_seconds(value: str) -> int:
-    """msrun takes whole seconds, and a negative number for no end."""
+    """Parse whole seconds. A negative number means no limit, as for msrun."""
     return -parse.positive(value[1:]) if value.startswith("-") else parse.positive(value)
 
 
@@ -46,12 +46,12 @@ SCHEDULER = Variable(
     option=MASTER_ADDR.option, default_text=MASTER_ADDR.default_text,
 )  # fmt: skip
 LOGS = Variable(
-    "msrun_log_dir", ("MSRUN_LOG_DIR",), parse.text, "", "folder of msrun's own log files; attempts after the first have one each in it",
+    "msrun_log_dir", ("MSRUN_LOG_DIR",), parse.text, "", "folder of msrun's own log files; attempts after the first get a subfolder each",
     default_text="msrun in the attempt's folder",
 )  # fmt: skip
 CLUSTER_TIME_OUT = Variable(
     "cluster_time_out", ("MSRUN_CLUSTER_TIME_OUT",), _cluster_seconds, 600,
-    "seconds that MindSpore waits until all ranks have joined; a negative number: without end",
+    "seconds that MindSpore waits until all ranks have joined; a negative number: no limit",
 )  # fmt: skip
 OWN_TABLE = Variable(
     "msrun_rank_table", ("MSRUN_RANK_TABLE_FILE",), parse.text, "", "rank table (version 1.x) that msrun gives to the ranks",
@@ -65,20 +65,20 @@ EXTRA = base.further_options(
     "further options of msrun; the last of two equal options wins, so they add to or override ranklaunch's",
 )
 
-# What msrun itself starts without a `python` before it.
+# Programs that msrun starts without `python` before them.
 _INTERPRETERS = ("python", "python3", "pytest")
 
 OWN_LOGS = r"(?:worker_)?([0-9]+|scheduler)\.log"
 
 _FAILURE = r"Worker process (?P<pid>[0-9]+) exit with exception\. Error code: (?P<code>-?[0-9]+)\."
-FAILING = ("kill all other workers",)  # MindSpore 2.10: after a rank has failed, before it waits for the scheduler
+FAILING = ("kill all other workers",)  # MindSpore 2.10: after the failure of a rank, before the wait for the scheduler
 
 _LOOPBACK = r"127\..*|::1|localhost"
 
-# Options of the user's own, and what they do.
+# User's options with a warning, and their effects.
 _EFFECTS = {
-    **dict.fromkeys(("--master_addr", "--master_port"), ", which overrides the platform's: every node must say the same"),
-    **dict.fromkeys(("--log_dir", "--worker_log_name"), ": the lines of ranks have no tags and no logs of their own then"),
+    **dict.fromkeys(("--master_addr", "--master_port"), ", which overrides the platform's: set the same value on every node"),
+    **dict.fromkeys(("--log_dir", "--worker_log_name"), ": the ranks then have no tags on the console and no logs of their own"),
     "--join": ": unless it is True, msrun does not wait for its ranks, and the job ends at once",
 }
 OPTIONS = user_options.MSRUN
@@ -100,7 +100,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     host = reader.address_of(master)
     process = _msrun(job, reader, templates, host, log_dir, table) if ranks else _scheduler(job, reader, templates, host)
     waits = (*table_waits, *base.master_waits(job, reader, master))
-    # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
+    # msrun starts the scheduler on the node that has this address; before 2.5 it does not resolve names
     plan = base.planned(job, reader, NAME, (process,), files=files, waits=waits, by_address=job.has_peers)
     if ranks and _writes_into(log_dir, user_options.before(process.argv, job.program.path)):
         plan = replace(plan, outputs=_outputs(job, reader, templates, log_dir))
@@ -124,15 +124,15 @@ def _msrun(job: Job, reader: Reader, templates: Templates, host: str, log_dir: s
 
 
 def _writes_into(log_dir: str, words: Sequence[str]) -> bool:
-    """Return True if msrun's options have it write the files of ranks there."""
-    there = OPTIONS.is_told(words, "--log_dir", log_dir)
-    return there and "--worker_log_name" not in OPTIONS.options(words)
+    """Return True if msrun writes the files of ranks into this folder, under their usual names."""
+    is_folder = OPTIONS.writes_to(words, "--log_dir", log_dir)
+    return is_folder and "--worker_log_name" not in OPTIONS.options(words)
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
     """Return the process that failed first, by the error that msrun logs.
 
-    msrun itself always exits with 1. The error has the pid and the exit code, and no rank. Seen with MindSpore 2.10.
+    msrun itself always exits with 1. The error has the pid and the exit code, but no rank. Form: MindSpore 2.10.
     """
     match = re.search(_FAILURE, text)
     return base.failed_with(int(match["code"]), pid=int(match["pid"])) if match else None
@@ -142,12 +142,15 @@ def report(text: str, pid: int = 0) -> Failure | None:
 
 
 def _with_ranks(job: Job) -> Job:
-    """Return the job without a node 0 that has no ranks: msrun does not count that one."""
+    """Return the job without a node 0 that has no ranks: msrun does not count such a node."""
     return job if job.nodes[0].slots else replace(job, nodes=job.nodes[1:], node_index=job.node_index - 1)
 
 
 def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
-    """Node 0 ends when the others have, as the muster tells it; without the muster when its scheduler does."""
+    """Return the plan of a job whose node 0 has no ranks.
+
+    Node 0 ends when the muster reports the end of the other nodes; without muster, it ends with its scheduler.
+    """
     if not reader.get(MUSTER):
         return plan
     plan = replace(plan, followers=1)
@@ -158,8 +161,7 @@ def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
 
 
 def _scheduler(job: Job, reader: Reader, templates: Templates, host: str) -> Process:
-    """Return the program's process as scheduler. It stays in init() until all ranks have left. Its variables are msrun's, by the source
-    in 2.10."""
+    """Return the program's process as scheduler, which stays in init() until all ranks have left. Variables: source of msrun 2.10."""
     env = {
         "MS_ROLE": "MS_SCHED",
         "MS_SCHED_HOST": host,
@@ -174,7 +176,7 @@ def _scheduler(job: Job, reader: Reader, templates: Templates, host: str) -> Pro
 
 
 def _log_dir(job: Job, reader: Reader) -> str:
-    """msrun empties files of its names, so that no two attempts may have one folder."""
+    """Return the folder of msrun's log files, a new one for each attempt: msrun empties files with its names."""
     user_folder = reader.get(LOGS)
     if not user_folder:
         return base.in_attempt(job, NAME)
@@ -185,8 +187,8 @@ def _log_dir(job: Job, reader: Reader) -> str:
 def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
     """Return msrun's own log files as the outputs of the ranks.
 
-    msrun prints the lines of the files again, without a rank. Files of other nodes may lie beside them. The scheduler's file is node 0's,
-    unless the user gave the scheduler another place.
+    msrun prints the lines of the files again, without a rank. Files of other nodes may be in the same folder. The scheduler's file belongs
+    to node 0, unless the user sets another address for the scheduler.
     """
     ranks = base.rank_outputs(job, reader, templates, folder, OWN_LOGS)
     scheduler = RankLog("scheduler", None, base.in_attempt(job, "scheduler.log"), "[scheduler] ")
@@ -194,7 +196,10 @@ def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> Ran
 
 
 def _interpreter(job: Job, reader: Reader) -> tuple[str, ...]:
-    """Words before the program: msrun starts it with `python`, whatever that is, but takes the words python and python3 itself."""
+    """Return the interpreter's name to put before the program, () if msrun's own `python` is right.
+
+    msrun starts the program with `python` from PATH, unless the first word is python, python3 or pytest.
+    """
     if job.program.path in _INTERPRETERS and not job.program.module:
         return ()
     name = job.python.rpartition("/")[2]
@@ -204,15 +209,15 @@ def _interpreter(job: Job, reader: Reader) -> tuple[str, ...]:
 
 
 def _beside(job: Job, reader: Reader) -> str:
-    """The python or python3 beside an interpreter of another name: its folder comes first on PATH."""
-    asked = reader.described(PYTHON)
+    """Return the name python or python3 that exists beside an interpreter with another name; that folder comes first on PATH."""
+    described = reader.described(PYTHON)
     for name in ("python", "python3"):
         path = join(folder_of(job.python), name)
         if reader.files.exists(reader.absolute(path)):
-            reader.warn(f"{asked}: msrun starts ranks with python or python3 from PATH, so {path} is what runs")
+            reader.warn(f"{described}: msrun starts ranks with python or python3 from PATH, so {path} is what runs")
             return name
     reader.problem(
-        f"{asked}: msrun starts ranks with python or python3 from PATH: expected an interpreter of one of these names; "
+        f"{described}: msrun starts ranks with python or python3 from PATH: expected an interpreter of one of these names; "
         "--method spawn takes any"
     )
     return "python"
@@ -223,7 +228,7 @@ def _beside(job: Job, reader: Reader) -> str:
 
 def _table(job: Job, reader: Reader) -> tuple[str, tuple[File, ...], tuple[Wait, ...]]:
     """Return the path of the rank table for msrun ("" for none), the files to write for it, and the waits for it."""
-    if not job.node.slots:  # it has no place in one, and tells what the others compare
+    if not job.node.slots:  # a node without ranks is not in the table; it reads the setting, so that the muster can compare it
         reader.get(OWN_TABLE if reader.is_set(OWN_TABLE) else TABLE_WANTED)
         return "", (), ()
     job = _with_ranks(job)
@@ -233,18 +238,18 @@ def _table(job: Job, reader: Reader) -> tuple[str, tuple[File, ...], tuple[Wait,
             reader.warn(f"method msrun does not use the rank table {job.rank_table}: MS_RANKTABLE_ENABLE is not true")
         return "", (), ()
     try:
-        table, index = own_entry(replace(job, rank_table=path), reader)
-    except ranktable.NotReadyError as seen:
-        return path, (), (Wait("rank table", path, reader.get(WAIT_S), seen=str(seen)),)
+        table, index = entry_of_node(replace(job, rank_table=path), reader)
+    except ranktable.NotReadyError as state:
+        return path, (), (Wait("rank table", path, reader.get(WAIT_S), seen=str(state)),)
     _check_table(job, reader, table, index, f"{source}: rank table {path}")
     if table.version != GROUP_LIST:
         return path, (), ()
-    own = own_path(job)
-    return own, (File(own, ranktable.for_hccl(table)),), ()
+    path = hccl_path(job)
+    return path, (File(path, ranktable.for_hccl(table)),), ()
 
 
 def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
-    """Return the path of the rank table, and the setting that asks for it; two empty texts without a table."""
+    """Return the path of the rank table, and the setting that requests it; ("", "") without a table."""
     if reader.is_set(OWN_TABLE):
         path = reader.absolute(rank_table_file(reader.get(OWN_TABLE), reader.files))
         return path, reader.described(OWN_TABLE)
@@ -253,29 +258,31 @@ def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
     if not job.rank_table:
         reader.problem(
             "MS_RANKTABLE_ENABLE=true, but there is no rank table: RANK_TABLE_FILE is not set, and none of "
-            f"{', '.join(RANK_TABLE_PATHS)} exists; set it, or unset MS_RANKTABLE_ENABLE"
+            f"{', '.join(RANK_TABLE_PATHS)} exists; set RANK_TABLE_FILE, or unset MS_RANKTABLE_ENABLE"
         )
     return job.rank_table, "MS_RANKTABLE_ENABLE=true"
 
 
-def _check_table(job: Job, reader: Reader, table: ranktable.RankTable, index: int, what: str) -> None:
-    """msrun numbers ranks by node and slot. HCCL takes those of the table, so they must be the same."""
+def _check_table(job: Job, reader: Reader, table: ranktable.RankTable, index: int, described: str) -> None:
+    """Refuse a rank table whose ranks differ from msrun's: msrun numbers ranks by node and slot, HCCL takes the numbers of the table."""
     if table.version == "2.0":
-        reader.problem(f"{what} has version 2.0: expected one that MindSpore reads, 1.0 or 1.2; --method ranktable takes any")
+        reader.problem(f"{described} has version 2.0: expected one that MindSpore reads, 1.0 or 1.2; --method ranktable takes any")
         return
     if index != job.node_index:
-        reader.problem(f"{what} has this container as number {index} of its servers, but it is node {job.node_index}: expected the same")
+        reader.problem(
+            f"{described} has this container as number {index} of its servers, but it is node {job.node_index}: expected the same"
+        )
     expected = [tuple(node.ranks) for node in job.nodes]
     listed = [tuple(server.ranks) for server in table.servers]
     if listed != expected:
         reader.problem(
-            f"{what} has ranks {_spans(listed)} on its servers, but msrun numbers them {_spans(expected)}, by node and slot: "
+            f"{described} has ranks {_spans(listed)} on its servers, but msrun numbers them {_spans(expected)}, by node and slot: "
             "expected the same; --method ranktable follows the table"
         )
 
 
 def _spans(servers: list[tuple[int, ...]]) -> str:
-    """Return the ranks of each server in short, or in the server's own order where that is another one: 0-7 and 9,8,10."""
+    """Return the ranks of each server as text: a range if they are sorted, else the list in the server's order (0-7 and 9,8,10)."""
     return clipped(" and ".join(_span(ranks) for ranks in servers))
 
 
@@ -283,14 +290,14 @@ def _span(ranks: tuple[int, ...]) -> str:
     return numbered(ranks, "rank").partition(" ")[2] if list(ranks) == sorted(ranks) else ",".join(map(str, ranks))
 
 
-# What cannot work
+# Refusals and warnings
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     program = job.program
     if not program.is_python and program.path not in _INTERPRETERS:
         reader.problem(
-            f"program {clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
+            f"program {clipped(program.path)!r}: msrun starts every program with python: expected a .py file or -m MODULE; "
             "--method spawn starts scripts and executables"
         )
     if len({node.slots for node in job.nodes if node.slots}) > 1:
@@ -301,8 +308,8 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         )
     if job.has_peers and re.fullmatch(_LOOPBACK, job.master):
         reader.problem(
-            f"{reader.described(HOSTS)}: node 0 is {job.master}, which every machine takes for itself, so that each msrun would start a "
-            "scheduler: expected an address that is node 0's alone; --method spawn or torchrun runs several nodes on one machine"
+            f"{reader.described(HOSTS)}: node 0 is {job.master}, a loopback address, so each msrun would start its own scheduler: expected "
+            "an address of node 0 only; --method spawn or torchrun runs several nodes on one machine"
         )
     if reader.is_set(WORKER_NUM) and reader.get(WORKER_NUM) != job.world_size:
         reader.problem(
@@ -315,7 +322,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
 
 
 class Msrun(RanksFirst):
-    """MindSpore's msrun, on node 0 with a scheduler beside its ranks."""
+    """MindSpore's msrun. On node 0 it starts a scheduler beside its ranks."""
 
     NAME = NAME
     VARIABLES = (MASTER_PORT, WORKER_NUM, SCHEDULER, LOGS, CLUSTER_TIME_OUT, TABLE_WANTED, OWN_TABLE, EXTRA)
@@ -335,11 +342,11 @@ class Msrun(RanksFirst):
         return self.planned.outputs is not None
 
     def failing(self, after: After, child: Started, signal_ranks: Callable[[], None]) -> None:
-        """msrun kills its ranks at once."""
+        """Do nothing: msrun kills its ranks at once."""
 
 
 class Scheduler(Launcher):
-    """MindSpore's scheduler, alone on a node without ranks. It does not hear SIGTERM."""
+    """MindSpore's scheduler on a node without ranks. It ignores SIGTERM."""
 
     NAME = "msrun.scheduler"
 

@@ -1,4 +1,4 @@
-"""The program once per slot, started by ranklaunch itself with the variables that torch.distributed's env:// reads."""
+"""Method spawn: ranklaunch starts the program once per slot, with the variables that torch.distributed reads for env://."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], slot: int) -> Process:
-    """Return the rank of one of the node's slots. With --per-rank, a node is one rank of its host, and what the platform's own variables
-    say of it is true."""
+    """Return the process of the rank in one slot.
+
+    With --per-rank, each node of the plan is one rank on its host, so the platform's own variables about that rank stay as they are.
+    """
     rank = job.node.first_rank + slot
     local_rank, local_size = job.among or (slot, job.node.slots)
     env = {
@@ -43,7 +45,7 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
 
 
 class Spawn(Launcher):
-    """The ranks themselves are started."""
+    """Launcher without a process of its own: ranklaunch starts the ranks."""
 
     NAME = NAME
     VARIABLES = (MASTER_PORT,)

@@ -1,7 +1,8 @@
-"""The program once in each container, told what all of them do: parameter servers (ps) hold the variables, workers train on them.
+"""Method tensorflow: the program once in each container, with the cluster as arguments and as TF_CONFIG. Parameter servers (ps) hold
+the variables, workers train on them.
 
-As ModelArts starts the boot file of its TensorFlow engine. The workers decide about success; a ps serves until they have ended. On one
-node nothing is added. Without ps, all are workers (MultiWorkerMirroredStrategy).
+ModelArts starts the boot file of its TensorFlow engine in this way. The workers decide about success; a ps serves until they have ended.
+On one node nothing is added. Without ps, all containers are workers (MultiWorkerMirroredStrategy).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ NAME = "tensorflow"
 
 PORT = Variable(
     "tensorflow_port", ("RANKLAUNCH_TENSORFLOW_PORT",), parse.port, 2222,
-    "port at which each ps and each worker listens, where the platform tells none", option="--tensorflow-port",
+    "port on which each ps and each worker listens, if the platform names none", option="--tensorflow-port",
 )  # fmt: skip
 
-LONGEST = 128 * 1024 - 1  # bytes of one argument or variable, by Linux
+LONGEST = 128 * 1024 - 1  # bytes: Linux's limit for one argument or variable (MAX_ARG_STRLEN)
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -42,7 +43,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _nodes(job: Job, port: int) -> tuple[Node, ...]:
-    """One process on each, whatever the slots; that of a ps is no rank."""
+    """Return the nodes with one process each, for any number of slots. The process of a ps is no rank."""
     nodes: list[Node] = []
     ranks = 0
     for node in job.nodes:
@@ -54,14 +55,17 @@ def _nodes(job: Job, port: int) -> tuple[Node, ...]:
 
 
 def _service(job: Job, process: Process) -> Process:
-    """Return a ps: server.join() never returns, but a program may have another way to serve. Data saved by workers at a stop request
-    is on the ps."""
+    """Return the process of a ps as a service.
+
+    may_end: server.join() never returns, but a program may serve in another way. outlasts: at a stop request, workers save variables
+    that the ps holds.
+    """
     name, log = job.node.name, base.in_attempt(job, f"ps_{job.node.task_index}.log")
     return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True, outlasts=True)
 
 
 def _cluster(job: Job) -> dict[str, list[str]]:
-    """host:port of all, by task: ps first, as in the platform's own order of arguments."""
+    """Return HOST:PORT of every container, by task: ps first, in the platform's order of arguments."""
     cluster: dict[str, list[str]] = {PS: [], WORKER: []}
     for node in job.nodes:
         cluster[node.task].append(f"{base.address(node.host)}:{node.port}")
@@ -69,7 +73,7 @@ def _cluster(job: Job) -> dict[str, list[str]]:
 
 
 def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
-    """The cluster as arguments, less those that the user already gives."""
+    """Return the arguments for the cluster, without those in the user's command."""
     if not job.has_peers:
         return ()
     arguments = {
@@ -77,12 +81,12 @@ def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
         **{f"--{task}_hosts": ",".join(hosts) for task, hosts in _cluster(job).items()},
         "--job_name": job.node.task,
     }
-    words = tuple(f"{name}={value}" for name, value in base.not_own(job, reader, arguments).items())
+    words = tuple(f"{name}={value}" for name, value in base.without_user_options(job, reader, arguments).items())
     for word in words:
         if len(word) > LONGEST:
             reader.problem(
                 f"{word.partition('=')[0]} would have {len(word)} characters for {len(job.nodes)} containers, and one argument can have "
-                f"{LONGEST}: shorter names or IPv4 addresses are needed (RANKLAUNCH_PS_HOSTS, RANKLAUNCH_WORKER_HOSTS)"
+                f"{LONGEST}: set shorter names or IPv4 addresses (RANKLAUNCH_PS_HOSTS, RANKLAUNCH_WORKER_HOSTS)"
             )
     return words
 
@@ -92,15 +96,18 @@ def _environment(job: Job, reader: Reader) -> dict[str, str]:
         return {}
     cluster = _cluster(job)
     text = json.dumps({"cluster": cluster, "task": {"type": job.node.task, "index": job.node.task_index}})
-    if not _says(reader.env.get(CONFIG.name, ""), cluster):
+    if not _is_same(reader.env.get(CONFIG.name, ""), cluster):
         reader.warn("the inherited TF_CONFIG names another cluster: it is replaced")
     if len(f"TF_CONFIG={text}") > LONGEST:
-        reader.warn(f"TF_CONFIG would have {len(text)} characters, more than a variable can: only the arguments tell the cluster")
+        reader.warn(
+            f"TF_CONFIG would have {len(text)} characters, more than a variable can have: it is not set; only the "
+            "arguments name the cluster"
+        )
         return {}
     return {"TF_CONFIG": text}
 
 
-def _says(config: str, cluster: dict[str, list[str]]) -> bool:
+def _is_same(config: str, cluster: dict[str, list[str]]) -> bool:
     """Return True if an inherited TF_CONFIG names this cluster, or is empty."""
     try:
         return not config.strip() or bool(json.loads(config)["cluster"] == cluster)
@@ -109,7 +116,7 @@ def _says(config: str, cluster: dict[str, list[str]]) -> bool:
 
 
 class Tensorflow(Launcher):
-    """The program once in each container: its processes are the ranks."""
+    """Launcher without a process of its own: ranklaunch starts the program once in each container."""
 
     NAME = NAME
     VARIABLES = (PORT,)

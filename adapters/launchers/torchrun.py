@@ -1,4 +1,4 @@
-"""One torchrun per node (torch >= 1.11), as ModelArts starts it with MA_RUN_METHOD=torchrun."""
+"""Method torchrun: one torchrun per node (torch >= 1.11), as ModelArts starts it with MA_RUN_METHOD=torchrun."""
 
 from __future__ import annotations
 
@@ -52,28 +52,29 @@ SHUTDOWN = Variable(
     default_text="the grace, rounded up, and 5 more, where this torch knows the variable", per_node=True,
 )  # fmt: skip
 
-KILLS_AFTER_S = 30  # torch's own, for ranks that it has told to end
-HELD_AFTER_S = 28  # then ranklaunch holds it where the grace is longer
+KILLS_AFTER_S = 30  # seconds from SIGTERM until torch kills its ranks
+HELD_AFTER_S = 28  # seconds from SIGTERM until ranklaunch stops torch (SIGSTOP), if the grace is longer
 _KNOWS_SHUTDOWN = "torch/distributed/launcher/api.py"  # torch 2.13; after a failure of a rank, the variable has no effect there
 
 _FAILURE = r"(?m)^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)"
 
-# Before each of what it logs, the pid of the torchrun itself; older ones do not write it.
+# Prefix of a log line with the pid of the torchrun itself; older versions do not write it.
 _AGENT = r"(?:\b(?P<agent>\d{1,10}) torch/\S+ )?"
-# Either the torchrun was told to end itself, or a rank of it has failed.
-_LAST_WORD = (
+# Report of a torchrun that was signalled itself, or of a failed rank.
+_END_REPORT = (
     r"(?:SignalException: Process |\b)(?P<signalled>[0-9]{1,10}) (?:got signal: |torch/\S{1,120}\] Received )(?P<signal>[0-9]{1,2})\b|"
     + _AGENT
     + r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)"
 )
 
-# Torch 1.11 to 2.13, after a failure of a rank by SIGTERM, else by the signal with which it was told to end.
+# Torch 1.11 to 2.13 signals its ranks: SIGTERM after the failure of a rank, else the signal that torchrun itself got.
 CLOSING = _AGENT + r"Sending process (?P<living>\d+) closing signal SIG"
 
-# The end of the summary after a failure, or of a traceback after a stop. Torch then takes a second or more to unload itself.
-ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
+# Last line of the summary after a failure, or of the traceback after a stop. Torch needs a second or more to exit after it.
+REPORT_END = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
 
-# Its warning in a frame of asterisks, by torch 2.6 and newer, 2.1 to 2.5, and older ones; an empty line with the prefix comes before it.
+# Prefix of the warning about OMP_NUM_THREADS, by torch 2.6 and newer, 2.1 to 2.5, and older. An empty line with the prefix and a line of
+# asterisks come before the warning.
 _WARNS = (
     r"(?:W[0-9]{4} [0-9:.]+ +[0-9]+ torch/distributed/run\.py:[0-9]+\] ?|\[[0-9 :,.-]+\] torch\.distributed\.run: \[WARNING\] ?|"
     r"WARNING:torch\.distributed\.run:)"
@@ -81,11 +82,11 @@ _WARNS = (
 ONE_THREAD = rf"{_WARNS}|(?:{_WARNS})?(?:\*{{41}}|Setting OMP_NUM_THREADS environment variable for each process .*)"
 
 OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<local rank>/
-_KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the same, wherever it is on the machine
+_KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the same, in any folder
 
 _VIRTUAL = "--virtual_local_rank"
 _SHUTDOWN = "--shutdown_timeout"
-_LOCAL_RANK = "--ranklaunch-local-rank=${local_rank}"  # as ranklaunch.programs.place_rank reads it
+_LOCAL_RANK = "--ranklaunch-local-rank=${local_rank}"  # argument for ranklaunch.programs.place_rank
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs")
 OPTIONS = user_options.TORCHRUN
 
@@ -109,7 +110,7 @@ def plan_by(job: Job, reader: Reader, templates: Templates, template: str) -> Pl
     argv = templates.command(template, job=shown, **values)
     own_words = (*user_options.long(user_options.before(argv, shown.program.path)), *extra)
     options = OPTIONS.options(own_words)
-    if job.place and _VIRTUAL in options:  # LOCAL_RANK is 0 then: place_rank gets the rank's number from torch's macro
+    if job.place and _VIRTUAL in options:  # LOCAL_RANK is 0 in all ranks: place_rank gets the local rank from torch's macro
         program = replace(shown.program, args=(_LOCAL_RANK, *shown.program.args))
         argv = templates.command(template, job=replace(shown, program=program), **values)
     argv = script_or_module(job, reader, templates, argv, (NAME,), MODULE)
@@ -132,8 +133,11 @@ def plan_of(
     master: str = "",
     files: tuple[File, ...] = (),
 ) -> Plan:
-    """Return the plan for torch's agent by method name. told, options: words of its own by template and user, and the names of options
-    among these. outputs: None where the user redirects the output of ranks."""
+    """Return the plan of a method that runs torch's agent.
+
+    name: the method. own_words: words of the launcher itself, from template and user. options: names of the options in these words.
+    outputs: None if the user redirects the output of ranks.
+    """
     process = launcher_process(job, reader, name, argv, env, Restarting.NAME if "--max_restarts" in options else NAME)
     waits = master_waits(job, reader, master)
     process = replace(process, env={**process.env, **_shutdown(job, reader, options)})
@@ -142,9 +146,9 @@ def plan_of(
 
 
 def with_dollars_doubled(job: Job) -> Job:
-    """Return the words with each dollar doubled.
+    """Return the job with each dollar doubled in the program's arguments, and in the path of a Python file or a shell script.
 
-    torch reads the words for Python, bash and any program as templates (of local_rank), in which two dollars are one.
+    torch expands these words as templates (${local_rank}), in which two dollars stand for one.
     """
     program = job.program
     args = [word.replace("$", "$$") for word in program.args]
@@ -153,8 +157,11 @@ def with_dollars_doubled(job: Job) -> Job:
 
 
 def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
-    """Return the variable that gives ranks the whole grace after a stop, instead of torch's own short time. A torch without this variable
-    is halted in time. Without a visible torch, as in a plan on another machine, nothing is known about the variable."""
+    """Return the variable that gives ranks the whole grace after a stop request, instead of torch's 30 s.
+
+    {} for a torch that does not know the variable (ranklaunch stops such a torch before it kills ranks), and without a visible torch, as
+    in a plan on another machine.
+    """
     torch = facts.source(_KNOWS_SHUTDOWN, job, reader.files, reader.env, reader.cwd)
     name, grace_s, grace = SHUTDOWN.name, base.limits(reader).grace_s, reader.described(GRACE_S)
     is_long = grace_s > HELD_AFTER_S
@@ -165,14 +172,16 @@ def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
     if name not in torch:
         if torch and is_long and job.node_index == 0:
             reader.warn(
-                f"{grace}: this torch kills ranks {KILLS_AFTER_S} s after a stop, so it is halted {HELD_AFTER_S} s after it; a rank that "
-                "then needs its store, as for a new group, waits until it is killed"
+                f"{grace}: this torch kills ranks {KILLS_AFTER_S} s after a stop request, so it is halted after {HELD_AFTER_S} s; a rank "
+                "that then needs its store, for example for a new process group, waits until it is killed"
             )
         return {}
     if reader.is_set(SHUTDOWN):
         seconds = reader.get(SHUTDOWN)
         if seconds < grace_s:
-            reader.warn(f"{reader.described(SHUTDOWN)}: torch kills ranks so long after a stop, before {grace} is over")
+            reader.warn(
+                f"{reader.described(SHUTDOWN)}: torch kills ranks then, before {grace} is over: set at least the grace, or unset it"
+            )
     else:
         seconds = math.ceil(grace_s) + 5
         reader.note(SHUTDOWN, str(seconds), "the grace, rounded up, and 5 more")
@@ -180,35 +189,37 @@ def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
-    """Return the failed rank of torchrun's summary. torchrun always exits with 1; ranks and codes are in the summary of its exception,
-    with or without @record: failures first, then the root cause. Form: torch 1.11 to 2.13. Ended before its summary, torchrun names no
-    global rank, or only reports that it was signalled and has signalled its ranks."""
-    last, own = _last_of(text, pid)
+    """Return the failed rank from torchrun's output (form of torch 1.11 to 2.13).
+
+    torchrun always exits with 1. Ranks and exit codes are in the summary of its exception, with or without @record: failures first, then
+    the root cause. A torchrun that ends before its summary names no global rank, or reports only the signal that it got.
+    """
+    last, output = _last_of(text, pid)
     if last and last["signal"]:
         return failed_with(-int(last["signal"]), pid=int(last["signalled"]))
-    others, separator, root = own.rpartition("Root Cause (first observed failure):")
+    failures, separator, root = output.rpartition("Root Cause (first observed failure):")
     if separator:
-        return _summary(others, root)
+        return _summary(failures, root)
     return failed_with(int(last["code"]), pid=int(last["pid"])) if last else None
 
 
 def _last_of(tail: str, pid: int) -> tuple[re.Match[str] | None, str]:
-    """Return this torchrun's last report of a failure, or of its own end, with the output from there up to the next report of another
-    torchrun."""
-    match = [*re.finditer(_LAST_WORD, tail)]
-    own = [number for number, each in enumerate(match) if not pid or (each["signalled"] or each["agent"]) in (None, str(pid))]
-    if not own:
-        return None, "" if match else tail  # with its beginning, what says whose a summary is may be missing
-    last, *later = match[own[-1] :]
+    """Return the last report of this torchrun about a failure or its own end, and the output from there to the next torchrun's report."""
+    reports = [*re.finditer(_END_REPORT, tail)]
+    matching = [number for number, each in enumerate(reports) if not pid or (each["signalled"] or each["agent"]) in (None, str(pid))]
+    if not matching:
+        return None, "" if reports else tail  # without reports: the cut-off beginning may have had the pid of the summary's torchrun
+    last, *later = reports[matching[-1] :]
     return last, tail[last.start() : later[0].start() if later else len(tail)]
 
 
-def _summary(others: str, root: str) -> Failure | None:
-    rows = re.findall(_FAILURE, root) + re.findall(_FAILURE, others.rpartition("Failures:")[2])
+def _summary(text: str, root: str) -> Failure | None:
+    """Return the failure of the root cause. text: output before the root cause, with the other failures."""
+    rows = re.findall(_FAILURE, root) + re.findall(_FAILURE, text.rpartition("Failures:")[2])
     failures = [(int(rank), int(code), int(pid)) for rank, code, pid in rows]
     if not failures:
         return None
-    # Its clock ticks in seconds, so that the root may be a rank that torchrun itself has just ended with SIGTERM.
+    # torchrun compares times in seconds, so its root cause may be a rank that torchrun itself ended by SIGTERM.
     first = next((each for each in failures if each[1] != -signal.SIGTERM), failures[0])
     rank, code, pid = first
     victims = tuple((each[0], -each[1]) for each in failures if each != first and each[1] < 0)
@@ -216,41 +227,45 @@ def _summary(others: str, root: str) -> Failure | None:
 
 
 def _keeps_order(job: Job, own_words: Sequence[str]) -> bool:
-    """Return True if node I has the ranks that are planned for it: only the static rendezvous takes --node_rank."""
+    """Return True if each node gets the ranks planned for it: only the static rendezvous uses --node_rank."""
     return not job.has_peers or OPTIONS.last(own_words, "--rdzv_backend") in ("", "static")
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str, own_words: Sequence[str]) -> RankOutputs | None:
-    """Return a file for each rank, so the lines of ranks stay apart; torchrun alone mixes them. Files are named by local rank, so nodes
-    with a common log folder need a folder each. None if the user redirects the ranks' output, or if a rendezvous backend other than
-    static numbers the nodes. told: words of torchrun's own, by whatever template."""
+    """Return one output file for each rank; torchrun alone mixes the lines of ranks.
+
+    Files are named by local rank, so each node needs its own folder in a shared log directory. None if the user redirects the ranks'
+    output, or uses a rendezvous backend that numbers the nodes itself (all but static). own_words: words of torchrun itself, from any
+    template.
+    """
     if OPTIONS.options(own_words).intersection(_OUTPUT) or not _keeps_order(job, own_words):
         return None
-    place = in_attempt(job, folder)
-    place = folders.node(place, job.node_index) if job.has_peers else place
-    return base.rank_outputs(job, reader, templates, place, OWN_LOGS, by_local_rank=True)
+    path = in_attempt(job, folder)
+    path = folders.node(path, job.node_index) if job.has_peers else path
+    return base.rank_outputs(job, reader, templates, path, OWN_LOGS, by_local_rank=True)
 
 
 def _kept_outputs(job: Job, own_words: Sequence[str]) -> RankOutputs | None:
-    """Return the files written by ranks for the user's --redirects or --tee, anywhere. Their tags are torchrun's own, also on shown
-    output."""
+    """Return the files that torchrun writes for the user's --redirects or --tee, in any folder. The tags are those of torchrun."""
     role = OPTIONS.last(own_words, "--role") or "default"
     logs = tuple(RankLog(str(i), rank, "", f"[{role}{i}]:") for i, rank in enumerate(job.node.ranks))
     return RankOutputs("/", _KEPT_LOGS, logs) if _keeps_order(job, own_words) else None
 
 
 def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
-    """Return the job with this node's planned ranks, its node rank and the master's host. Planned ranks count only when this node's and
-    the master's agree: a fallback on one node alone would give two nodes the same rank, so a contradiction is refused. Those of the other
-    nodes are known to them alone."""
+    """Return the job with this node's ranks by the route plan, the node rank, and the host of the master.
+
+    A contradiction between this node's rank and the master's is refused: a fallback on one node alone would give two nodes the same rank.
+    The planned ranks of other nodes are known only on those nodes.
+    """
     rank, master = _planned_place(job, reader)
     if (rank, master) == (job.node_index, 0):
         return job, rank, job.master
     host = job.nodes[master].host
     reader.note(MASTER_ADDR, host, MASTER_INDEX.name)
-    reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
-    own = job.node._replace(first_rank=rank * job.node.slots)
-    return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :])), rank, host
+    reader.warn("ROUTE_PLAN=true: the first ranks shown for other nodes are those before route planning")
+    node = job.node._replace(first_rank=rank * job.node.slots)
+    return replace(job, nodes=(*job.nodes[: job.node_index], node, *job.nodes[job.node_index + 1 :])), rank, host
 
 
 def _planned_place(job: Job, reader: Reader) -> tuple[int, int]:
@@ -284,14 +299,16 @@ def _refuse_other_route(job: Job, reader: Reader, rank: int, master: int) -> Non
 
 
 def _stand_in(job: Job, reader: Reader, master: int, owner: str) -> int:
-    """Return the node rank to show for a node whose RANK_AFTER_ACC is not known here: 0 for the master, the master's index for node 0, and
-    its own index for any other node. owner: the node whose environment this is."""
+    """Return a placeholder for the node rank of a node whose RANK_AFTER_ACC is unknown here.
+
+    0 for the master, the master's index for node 0, the node's own index for any other node. owner: node of this environment.
+    """
     if job.node_index == master:
         return 0
     rank = job.node_index or master
     reader.warn(
-        f"ROUTE_PLAN=true: this is the environment of {owner}, whose plan is known; the RANK_AFTER_ACC of node {job.node_index} is known "
-        f"only there: --node_rank={rank} stands in for it"
+        f"ROUTE_PLAN=true: this is the environment of {owner}; the RANK_AFTER_ACC of node {job.node_index} is known only on that node: "
+        f"--node_rank={rank} is a placeholder"
     )
     return rank
 
@@ -301,7 +318,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     if job.has_peers:
         contradictions.warn_of_meeting(reader, source, options, "--master_addr", "--master_port")
     elif "--master_port" in options or not all(each.is_derived for each in reader.candidates(MASTER_PORT)):
-        reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
+        reader.warn("one node: torchrun --standalone picks a free port itself and ignores the master port")
     if not _keeps_order(job, extra):
         backend = OPTIONS.last(extra, "--rdzv_backend")
         needed = backend == "c10d" and "--rdzv_endpoint" not in options
@@ -315,16 +332,16 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
 
 
 def _lint_number(job: Job, reader: Reader, has: str, text: str) -> None:
-    """Refuse a text for the number of this node's ranks that torchrun refuses, and warn of a word by which torchrun counts."""
+    """Refuse a value of --nproc_per_node that torchrun refuses, and warn of a word (gpu, auto) with which torchrun counts devices."""
     if text in user_options.DEVICE_WORDS:
-        reader.warn(f"{has} {text}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
+        reader.warn(f"{has} {text}: torchrun counts the devices itself, and {job.node.slots} ranks are planned on this node")
     elif text and not contradictions.NUMBER.fullmatch(text):
         planned_here = contradictions.Count("--nproc_per_node", job.node.slots, contradictions.RANKS_HERE)
         reader.problem(planned_here.contradiction(f"{has} {clipped(text)}, which torchrun refuses"))
 
 
 def lint(job: Job, reader: Reader, name: str, source: str, options: set[str]) -> None:
-    """Warn of what torch's agent does on its own, or ignores, by method name."""
+    """Warn of options and files that torch's agent handles alone, or ignores. name: the method."""
     if "--max_restarts" in options:
         reader.warn(f"{source} has --max_restarts: {name} restarts this node's ranks without the other nodes")
     if job.rank_table:
@@ -332,14 +349,14 @@ def lint(job: Job, reader: Reader, name: str, source: str, options: set[str]) ->
 
 
 class Torchrun(Launcher):
-    """torch's agent, of torchrun, accelerate and Megatron alike. It waits for the ranks of other nodes, for 300 s once its own have
-    succeeded."""
+    """torch's agent, which torchrun, accelerate and Megatron start. After its own ranks have succeeded, it waits up to 300 s for the ranks
+    of other nodes."""
 
     NAME = NAME
     VARIABLES: tuple[Variable[Any], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX, SHUTDOWN)
     DEPTH = 1
     ENDS_RANKS: tuple[str, ...] = (CLOSING,)
-    HAS_REPORTED = ALL_SAID
+    HAS_REPORTED = REPORT_END
     ON_EACH_NODE = ONE_THREAD
     plan = staticmethod(plan)
     report = staticmethod(report)
@@ -358,13 +375,15 @@ class Torchrun(Launcher):
         return 330 if self.planned.job.has_peers else 30
 
     def stop(self, signals: Signals, child: Started, number: int) -> None:
-        """Signal the ranks alone. torch passes SIGTERM to the process groups of its ranks, so to workers still needed by these:
-        torchrun is held while ranks end at once, goes on to serve its store, and is held again before it kills them."""
+        """Signal the ranks only. torch would pass SIGTERM to the process groups of its ranks, so also to data loading workers.
+
+        torchrun is stopped while the first ranks exit, continues to serve its store, and is stopped again before it would kill ranks.
+        """
         child.hold()
         signals.signal_ranks(child, number)
         signals.after(SETTLE_S, child.serve)
-        own = user_options.before(self.process.argv, self.planned.job.program.path)
-        if SHUTDOWN.name not in self.process.env and _SHUTDOWN not in OPTIONS.options(own):
+        own_words = user_options.before(self.process.argv, self.planned.job.program.path)
+        if SHUTDOWN.name not in self.process.env and _SHUTDOWN not in OPTIONS.options(own_words):
             self._hold_in_time(signals.after, child)
 
     def alone(self, signals: Signals, child: Started) -> None:
@@ -374,7 +393,7 @@ class Torchrun(Launcher):
         self._hold_in_time(after, child)
 
     def rank_failed(self, child: Started, stopping: bool) -> None:
-        """Hold torch during a stop: it would end the others."""
+        """Hold torch during a stop: after the failure of a rank, torch would end the other ranks."""
         if stopping:
             child.hold()
 
@@ -384,7 +403,7 @@ class Torchrun(Launcher):
 
 
 class Restarting(Torchrun):
-    """torch's agent with restarts of its own (--max_restarts): it ends its ranks after a failure, and goes on."""
+    """torch's agent with --max_restarts: after a failure, it ends its ranks and starts them again."""
 
     NAME = "torchrun.restarting"
     ENDS_RANKS = ()

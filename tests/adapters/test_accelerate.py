@@ -184,7 +184,7 @@ def test_the_users_own_file_is_written_anew_with_the_place_of_this_node() -> Non
     assert found.processes[0].argv.count("--config_file") == 1
     assert "--use_fsdp" in found.processes[0].argv
     assert [*found.warnings] == [
-        "RANKLAUNCH_EXTRA_ACCELERATE_PARAMS: --config_file mine.yaml has num_processes 8, in place of which stands 4: as this job has it"
+        "RANKLAUNCH_EXTRA_ACCELERATE_PARAMS: --config_file mine.yaml: this job's values replace num_processes 8 by 4"
     ]
 
 
@@ -212,7 +212,7 @@ def test_it_is_found_where_accelerate_finds_it(path: str, env: dict[str, str]) -
         (CONFIG.replace("MULTI_GPU", "'NO'"), ["distributed_type NO", "4 ranks"]),
         (CONFIG.replace("MULTI_GPU", "NO"), ["distributed_type False", "4 ranks"]),
         (CONFIG.replace("LOCAL_MACHINE", "AMAZON_SAGEMAKER"), ["would submit a job"]),
-        (f"{CONFIG}gpu_ids: '3'\n", ["gpu_ids 3, which are 1, where 2 ranks"]),
+        (f"{CONFIG}gpu_ids: '3'\n", ["gpu_ids 3 (1 device), but 2 ranks"]),
         (
             CONFIG.replace("MULTI_GPU", "DEEPSPEED") + "deepspeed_config:\n  deepspeed_multinode_launcher: pdsh\n",
             ["deepspeed_multinode_launcher pdsh", "each of 2 nodes", "expected standard"],

@@ -200,7 +200,7 @@ def test_msruns_rank_table_knows_no_scheduler() -> None:
 @pytest.mark.parametrize(
     ("method", "env", "words"),
     [
-        ("torchrun", {}, ["only mpirun and msrun"]),
+        ("torchrun", {}, ["only the methods mpirun and msrun"]),
         ("", {"RANKLAUNCH_LAUNCHER_AS_WORKER": "true"}, ["RANKLAUNCH_LAUNCHER_AS_WORKER=true", "NPU_POD=false"]),
         ("", {"NPU_POD": "true", "RANKLAUNCH_LAUNCHER_AS_WORKER": "false"}, ["RANKLAUNCH_LAUNCHER_AS_WORKER=false", "NPU_POD=true"]),
     ],

@@ -85,7 +85,7 @@ def test_module() -> None:
         ("--force_multi", 1, ["has --force_multi"]),
         ("--elastic_training --min_elastic_nodes 1", 2, ["has --elastic_training"]),
         ("--save_pid", 2, ["--save_pid"]),
-        ("-q", 2, ["has --quiet: DeepSpeed does not say"]),
+        ("-q", 2, ["has --quiet: DeepSpeed logs nothing"]),
     ]
 )
 def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
@@ -213,7 +213,9 @@ def test_from_node_0_all_hosts_are_needed() -> None:
     with pytest.raises(ConfigError) as caught:
         helpers.plan(helpers.only_first_named(3, 2, 1, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
     (problem,) = caught.value.problems
-    assert problem.startswith("nodes 1 to 2 have no names, and method deepspeed with RANKLAUNCH_DEEPSPEED_LAUNCHER=pdsh needs those of all")
+    assert problem.startswith(
+        "nodes 1 to 2 have no names, and method deepspeed with RANKLAUNCH_DEEPSPEED_LAUNCHER=pdsh needs the names of all"
+    )
     assert "name them by --hosts (RANKLAUNCH_HOSTS)" in problem
 
 
@@ -255,7 +257,7 @@ def test_elastic_training_on_one_node_has_the_address_that_it_asserts() -> None:
 def test_elastic_training_on_several_nodes_waits_for_all_of_them_and_says_so() -> None:
     found = plan("--elastic_t --min_e 1 --max_elastic_nodes=4", 3, 0)
     assert "--elastic_t --min_e 1 --max_elastic_nodes=4 train.py" in " ".join(argv(found))
-    assert "it could do with fewer nodes, but the muster waits for all 3, and a lost node ends the job" in found.warnings[0]
+    assert "DeepSpeed could run with fewer nodes, but the muster waits for all 3, and a lost node ends the job" in found.warnings[0]
     assert not plan("--elastic_training", 1, 0).warnings[0].count("muster")
     assert [wait.what for wait in found.waits if wait.kind == "muster"] == [f"3 nodes at {H0}:18889"]
 
@@ -273,7 +275,7 @@ def test_elastic_training_that_could_not_start_is_refused(extra: str, said: str)
 
 
 def test_elastic_training_that_no_agent_hears_of_is_refused() -> None:
-    with pytest.raises(ConfigError, match="DeepSpeed hands it on by pdsh alone"):
+    with pytest.raises(ConfigError, match="DeepSpeed passes it to the nodes only with pdsh"):
         remotely("openmpi", extra="--elastic_training")
 
 
@@ -405,7 +407,7 @@ def test_a_tuner_kills_what_it_has_started_itself() -> None:
 def test_a_hostfile_of_deepspeeds_own_is_refused(extra: str, nodes: int) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(extra, nodes, 0)
-    assert "PARAMS has --hostfile /x: DeepSpeed is given the nodes of this job; leave it out, or give it as --hostfile" in str(caught.value)
+    assert "PARAMS has --hostfile /x: DeepSpeed gets the nodes of this job; remove it, or set --hostfile" in str(caught.value)
 
 
 def forwarded(found: Plan) -> dict[str, str]:
@@ -459,7 +461,7 @@ def test_by_mpi_only_plain_values_arrive() -> None:
 
 @pytest.mark.parametrize("word", ["it's", "$HOME", "a;b", "100%", "", "a\nb", 'say "hi"', "*"])
 def test_arguments_that_pdsh_would_harm_are_refused(word: str) -> None:
-    with pytest.raises(ConfigError, match="would not arrive as it is"):
+    with pytest.raises(ConfigError, match="would be changed on the way"):
         remotely("pdsh", 0, word)
     assert word in argv(remotely("openmpi", 0, word))
 
@@ -472,7 +474,7 @@ def test_slots_that_differ_are_refused_where_deepspeed_cannot(by: str) -> None:
 
 
 def test_slurm_starts_python_files_only() -> None:
-    with pytest.raises(ConfigError, match="nothing but Python files"):
+    with pytest.raises(ConfigError, match="starts only Python files"):
         remotely("slurm", program="train.sh")
 
 

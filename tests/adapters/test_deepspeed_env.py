@@ -91,9 +91,9 @@ def test_a_name_of_the_users_for_them() -> None:
 def test_what_deepspeed_would_show_or_damage_stays_behind_and_is_named() -> None:
     files = {HERE: "API_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123\nFOO=of here\n"}
     warnings = plan("pdsh", files=files).warnings
-    assert any("the ranks do not get API_TOKEN: DeepSpeed would show the value" in text for text in warnings)
+    assert any("the ranks do not get API_TOKEN: DeepSpeed would print the value" in text for text in warnings)
     assert forwarded(plan("pdsh", files=files))[-1] == "FOO=of here"
-    assert any("the ranks do not get FOO: DeepSpeed would damage" in text for text in plan("openmpi", files=files).warnings)
+    assert any("the ranks do not get FOO: DeepSpeed would change" in text for text in plan("openmpi", files=files).warnings)
     assert plan(files=files).processes[0].env["API_TOKEN"].startswith("hf_")
 
 

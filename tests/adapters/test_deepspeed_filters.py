@@ -111,7 +111,7 @@ def test_what_has_no_word_for_a_choice_gets_none() -> None:
     assert told(plan("--exclude n1", RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi", HOME="/root")) == ""
     assert told(plan("--exclude n1", RANKLAUNCH_DEEPSPEED_LAUNCHER="slurm")) == "n0@n2"
     for by in ("openmpi", "mpich", "slurm"):
-        assert f"LAUNCHER={by}: DeepSpeed cannot choose devices by it" in refusal("-i n0:1@n1:1", RANKLAUNCH_DEEPSPEED_LAUNCHER=by)
+        assert f"LAUNCHER={by}: DeepSpeed then cannot choose devices" in refusal("-i n0:1@n1:1", RANKLAUNCH_DEEPSPEED_LAUNCHER=by)
 
 
 def test_options_of_our_own() -> None:
@@ -131,8 +131,8 @@ def test_options_of_our_own() -> None:
         ("-i n0 --num_gpus 2", f"{EXTRA} --include='n0' beside {EXTRA} --num_gpus='2'"),
         ("-e n3", f"{EXTRA} --exclude=n3: no node of this job is called n3; they are n0, n1, n2"),
         ("-i n3:0@n4", "no node of this job is called n4"),
-        ("-i n0:0,4", f"{EXTRA} --include=n0:0,4: n0 has no slot 4, it has slots 0 to 3; --slots (RANKLAUNCH_SLOTS) says how many"),
-        ("-e n0@n1@n2", "nothing is left of the job's 12 slots"),
+        ("-i n0:0,4", f"{EXTRA} --include=n0:0,4: n0 has no slot 4, it has slots 0 to 3; --slots (RANKLAUNCH_SLOTS) sets the number"),
+        ("-e n0@n1@n2", "none of the job's 12 slots remain"),
         ("-e n0:x", "expected HOST or HOST:SLOT,SLOT, with @ between several"),
         ("-e n0:", "expected HOST or HOST:SLOT,SLOT, with @ between several"),
         ("-i @", "expected HOST or HOST:SLOT,SLOT, with @ between several"),
@@ -166,7 +166,7 @@ def test_another_first_node_needs_a_name() -> None:
     env = helpers.only_first_named(3, 2, 1, **{EXTRA: "-e bert-master-0"})
     with pytest.raises(ConfigError) as caught:
         helpers.plan(env, method="deepspeed")
-    assert "without node 0 (bert-master-0) another one is the first, which has no name" in str(caught.value)
+    assert "without node 0 (bert-master-0) the first node is one without a name" in str(caught.value)
     found = helpers.plan({**env, EXTRA: "-e unnamed-1"}, method="deepspeed")
     assert (found.job.is_idle, [node.host for node in found.job.nodes]) == (True, ["bert-master-0", ""])
 

@@ -138,7 +138,7 @@ def test_the_table_counts_where_counts_differ() -> None:
     found = ranktable(helpers.group_table([("j-worker-0", "a", "0123"), ("j-worker-1", "b", "01")]))
     assert ranks(found) == [0, 1, 2, 3]
     assert found.job.world_size == 6
-    assert found.warnings == ("the rank table has 6 devices, the node and device counts say 4: the table counts",)
+    assert found.warnings == ("the rank table has 6 devices, but the node and device counts give 4: the table is used",)
 
 
 def test_a_table_that_is_not_ready_is_waited_for() -> None:
@@ -345,7 +345,7 @@ def test_without_a_topology_a_node_keeps_the_order_and_tells_the_others_so() -> 
     assert plan.muster
     assert plan.muster.facts["route_plan"] == "true, but without a topology"
     (warning,) = [text for text in plan.warnings if "topology" in text]
-    for part in ("after 60 s", "where no node has one", "ROUTE_TOPO_WAIT_TIME", "cabinet plugin", "ROUTE_PLAN=false"):
+    for part in ("after 60 s", "if no node has one", "ROUTE_TOPO_WAIT_TIME", "cabinet plugin", "ROUTE_PLAN=false"):
         assert part in warning
 
 

@@ -230,7 +230,7 @@ def test_a_script_that_starts_its_ranks_itself_is_read(program: str) -> None:
         (SCRIPT, {"TP": "3"}, "16 ranks cannot be divided by tp 3 x pp 4"),
         (SCRIPT.replace("32", "30"), {}, "the program's --num-layers 30: 30 layers cannot be divided by pp 4"),
         (SCRIPT, {"RANKLAUNCH_TP": "4"}, "RANKLAUNCH_TP=4 contradicts the program's own --tensor-model-parallel-size 2"),
-        (SCRIPT, {"RANKLAUNCH_CP": "2"}, "RANKLAUNCH_CP=2, and run.sh, which starts its ranks itself, has no --context-parallel-size"),
+        (SCRIPT, {"RANKLAUNCH_CP": "2"}, "RANKLAUNCH_CP=2: run.sh starts its ranks itself and has no --context-parallel-size"),
     ],
 )
 def test_what_a_script_says_must_fit(text: str, env: dict[str, str], said: str) -> None:
@@ -242,10 +242,13 @@ def test_what_a_script_says_must_fit(text: str, env: dict[str, str], said: str) 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (SCRIPT.replace("TP=${TP:-2}", "TP=$(count)"), "what stands behind '--tensor-model-parallel-size' is known only when it runs"),
+        (
+            SCRIPT.replace("TP=${TP:-2}", "TP=$(count)"),
+            "the words after '--tensor-model-parallel-size' are known only when the script runs",
+        ),
         (SCRIPT.replace("TP=${TP:-2}", "TP=3; if big; then TP=4; fi"), "it starts ranks in 2 places or ways"),
-        (SCRIPT.replace("MORE", "$(more)"), "what stands behind '...'"),
-        (SCRIPT.replace("TP=${TP:-2}", "TP=3\n. env.sh"), "is known only when it runs"),
+        (SCRIPT.replace("MORE", "$(more)"), "the words after '...'"),
+        (SCRIPT.replace("TP=${TP:-2}", "TP=3\n. env.sh"), "are known only when the script runs"),
         (SCRIPT.replace("${GPUS_PER_NODE:-8}", "4"), "it starts 8 ranks, and this job has 16"),
         (f"{SCRIPT}torchrun again.py", "it starts ranks in 2 places or ways"),
     ],

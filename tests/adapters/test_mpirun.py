@@ -110,7 +110,7 @@ def test_open_mpi_leaves_slots_and_daemons_to_ranklaunch_under_slurm(env: dict[s
 def test_without_the_names_of_all_hosts_it_is_refused(index: int) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^nodes 1 to 2 have no names, and method mpirun needs those of all nodes: name them by --hosts \(RANKLAUNCH_HOSTS\)",
+        match=r"^nodes 1 to 2 have no names, and method mpirun needs the names of all nodes: name them by --hosts \(RANKLAUNCH_HOSTS\)",
     ):
         helpers.plan(helpers.only_first_named(3, 2, index), method="mpirun")
     named = helpers.only_first_named(3, 2, index, RANKLAUNCH_HOSTS="a,b,c", RANKLAUNCH_MASTER_ADDR="a")
@@ -300,7 +300,7 @@ def test_an_account_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize("shell", ["/usr/sbin/nologin", "/bin/false"])
 def test_an_account_without_a_shell_is_refused(shell: str) -> None:
-    with pytest.raises(ConfigError, match=rf"that of nobody is {shell}, which ends every session: give it one in the image"):
+    with pytest.raises(ConfigError, match=rf"that of nobody is {shell}, which ends every session: set a shell in the image"):
         request(Account("nobody", "/nonexistent", False, shell))
     assert request(Account("nobody", "/nonexistent", False, shell), nodes=1).services == ()
 
@@ -354,7 +354,7 @@ def test_keys_that_this_user_cannot_read(withheld: str) -> None:
     files = {"/root/.ssh/id_rsa": "k", "/root/.ssh/id_rsa.pub": KEY, "/root/.ssh/authorized_keys": KEY, f"/root/.ssh/{withheld}": None}
     found = plan(files=files)
     assert "ssh user key" in found.offers
-    assert f"/root/.ssh/{withheld} is there, but this user cannot read it" in "".join(found.warnings)
+    assert f"/root/.ssh/{withheld} exists, but this user cannot read it" in "".join(found.warnings)
 
 
 def test_a_folder_without_keys_is_refused() -> None:
@@ -445,7 +445,7 @@ def test_nccl_speaks_what_the_hosts_have(hosts: str, family: str) -> None:
 @pytest.mark.parametrize("hosts", ["h0,h0", "h0,H0"])
 def test_a_host_that_is_there_twice_is_refused(method: str, hosts: str) -> None:
     """Open MPI 4 ends with "the two methods is not supported"."""
-    with pytest.raises(ConfigError, match=f"method {method}: h0 is the host of several nodes, which its hostfile cannot have"):
+    with pytest.raises(ConfigError, match=f"method {method}: h0 is the host of several nodes, but a hostfile lists each host once"):
         helpers.plan({"RANKLAUNCH_HOSTS": hosts, "RANKLAUNCH_NODE": "0"}, method=method)
 
 
@@ -456,7 +456,7 @@ def test_a_host_that_is_there_twice_is_refused(method: str, hosts: str) -> None:
 def test_a_colon_among_the_programs_arguments_is_refused(method: str, by: str, starter: str) -> None:
     """They begin another program at it: mpirun drops one that stands last, and takes what follows for a program's path."""
     env = {"RANKLAUNCH_HOSTS": "h0,h1", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_DEEPSPEED_LAUNCHER": by}
-    with pytest.raises(ConfigError, match=f'the program has the argument ":", at which {starter} begins another program'):
+    with pytest.raises(ConfigError, match=f"the program has the argument ':', at which {starter} begins another program"):
         helpers.plan(env, "--lr", "1", ":", "4", method=method)
     assert helpers.plan(env, "1:", "::", method=method).processes
 
@@ -471,5 +471,5 @@ def test_deepspeeds_own_ways_hand_on_a_colon() -> None:
 def test_ipv6_addresses_as_hosts_are_refused(method: str) -> None:
     """Open MPI 4 refuses them itself, and then does not end."""
     env = {"RANKLAUNCH_HOSTS": "fd00::1,fd00::2", "RANKLAUNCH_NODE": "0"}
-    with pytest.raises(ConfigError, match="Open MPI 4 takes no IPv6 address as a host, such as fd00::1"):
+    with pytest.raises(ConfigError, match="Open MPI 4 accepts no IPv6 address as a host, such as fd00::1"):
         helpers.plan({**env, "RANKLAUNCH_DEEPSPEED_LAUNCHER": "openmpi"}, method=method)

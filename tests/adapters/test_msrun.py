@@ -190,7 +190,7 @@ def test_refused(env: dict[str, str], words: list[str]) -> None:
 def test_several_nodes_on_one_machine_are_refused(hosts: str) -> None:
     told = problems(RANKLAUNCH_HOSTS=hosts)
     assert f"RANKLAUNCH_HOSTS={hosts}" in told
-    assert "each msrun would start a scheduler" in told
+    assert "each msrun would start its own scheduler" in told
 
 
 def test_all_problems_at_once() -> None:

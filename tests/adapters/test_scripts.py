@@ -221,12 +221,12 @@ def test_methods_that_start_once_are_left(method: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("torchrun train.py", "2 nodes, and run.sh starts torchrun, and without --nnodes each node would train alone: give it"),
+        ("torchrun train.py", "2 nodes, and run.sh starts torchrun, and without --nnodes each node would train alone: pass it $NNODES"),
         ("torchrun --nnodes=1 train.py", "and its --nnodes is 1"),
         ("torchrun --nnodes=${WORLD_SIZE:-1} train.py", "and its --nnodes is 1"),
         ("deepspeed --bind_cores_to_rank cifar10_deepspeed.py", "ranklaunch run --method deepspeed -- cifar10_deepspeed.py"),
         ("cd x && mpirun -np 4 python t.py", "of which one starts the ranks of all nodes"),
-        ("torchrun --nnodes $N train.py", "without --node_rank each node would be node 0: give it"),
+        ("torchrun --nnodes $N train.py", "without --node_rank each node would be node 0: pass it $NNODES"),
         ("torchrun --nnodes $N --node_rank 0 train.py", "its --node_rank is 0, where this is node 1"),
         ("torchrun --nnodes $N --node_rank $NODE_RANK train.py", "without --master_addr each node would wait for the others on itself"),
         (

@@ -178,7 +178,7 @@ def test_a_second_cluster_of_ray_is_refused(line: str, words: str, nodes: int) -
     with pytest.raises(ConfigError) as caught:
         plan(line, nodes=nodes, method="ray")
     (problem,) = caught.value.problems
-    assert "a cluster of its own, and RANKLAUNCH_METHOD=ray has one started already: " in problem
+    assert "its own cluster, and RANKLAUNCH_METHOD=ray starts one already: " in problem
     assert words in problem
 
 
@@ -282,7 +282,7 @@ def test_a_command_that_starts_ranks_is_told_where_it_is() -> None:
     found = plan("llamafactory-cli train c.yaml", nodes=2, node=1, slots="4,2")
     told = {"NNODES": "2", "NODE_RANK": "1", "NPROC_PER_NODE": "2", "MASTER_ADDR": "n0", "MASTER_PORT": "29500"}
     assert told.items() <= found.processes[0].env.items()
-    assert found.why.endswith("starts ranks itself; whether they are this node's ranks of the job shows only when it runs")
+    assert found.why.endswith("starts ranks itself; only the run shows whether they are this node's ranks of the job")
     own = plan("swift sft", NPROC_PER_NODE="1", MASTER_PORT="1234", NNODES="7").processes[0].env
     assert (own.get("NPROC_PER_NODE"), own.get("MASTER_PORT"), own["NNODES"]) == (None, None, "1")
     assert not told.keys() & plan("train", nodes=2, method="plain").processes[0].env.keys()

@@ -60,7 +60,7 @@ def refused(env: dict[str, str], **options: str) -> list[str]:
 def test_without_the_names_of_all_hosts_it_is_refused() -> None:
     """The program would be told of workers at ":2222"."""
     (problem,) = refused(helpers.only_first_named(2, 2, 0), method="tensorflow")
-    assert problem.startswith("node 1 has no name, and method tensorflow needs those of all nodes: name them by --hosts")
+    assert problem.startswith("node 1 has no name, and method tensorflow needs the names of all nodes: name them by --hosts")
     named = helpers.only_first_named(2, 2, 0, RANKLAUNCH_HOSTS="a,b", RANKLAUNCH_MASTER_ADDR="a")
     assert "--worker_hosts=a:2222,b:2222" in started(helpers.plan(named, method="tensorflow")).argv
 
@@ -75,7 +75,7 @@ def places(job: Job) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_worker(index: int) -> None:
     plan = helpers.plan(modelarts("worker", index), "--lr", "0.1")
-    assert (plan.method, plan.why) == ("tensorflow", "ps are given beside the workers")
+    assert (plan.method, plan.why) == ("tensorflow", "the job has parameter servers (ps) and workers")
     assert plan.services == ()
     assert plan.processes[0].argv == (
         "python",

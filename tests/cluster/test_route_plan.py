@@ -44,5 +44,5 @@ def test_all_nodes_keep_the_given_order_or_none_starts(having: int, hosts: Calla
         assert "route_plan differs: true, but without a topology on node 2" in verdict["reason"]
         assert "ROUTE_PLAN=false keeps the given order on all" in verdict["reason"]
     else:
-        assert all("where no node has one, ranks keep the order" in node.err for node in job.nodes)
+        assert all("if no node has one, ranks keep the order" in node.err for node in job.nodes)
         assert [json.loads(node.log(f"rank_{i}.log"))["env"]["RANK_ID"] for i, node in enumerate(job.nodes)] == ["0", "1", "2"]

@@ -65,8 +65,8 @@ def test_of_all_nodes_only_this_ones_planned_rank_is_known() -> None:
         words, (text,) = found[node]
         assert words[0] == f"--node_rank={rank}"
         assert text == (
-            f"ROUTE_PLAN=true: this is the environment of node 1, whose plan is known; the RANK_AFTER_ACC of node {node} is known only "
-            f"there: --node_rank={rank} stands in for it"
+            f"ROUTE_PLAN=true: this is the environment of node 1; the RANK_AFTER_ACC of node {node} is known only "
+            f"on that node: --node_rank={rank} is a placeholder"
         )
     for node in range(4):
         assert routed("--node", str(node)) == {node: found[node]}

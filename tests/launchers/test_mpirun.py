@@ -467,7 +467,7 @@ def test_keys_that_root_alone_may_read_are_not_used(trainer: LauncherJob) -> Non
     assert trainer.nodes[0].log("rank_1.log") == "1000\n"
     assert "ED25519 SHA256:" in accepted(trainer)
     for node in trainer.nodes:
-        assert f"{keys}/authorized_keys is there, but this user cannot read it" in node.err
+        assert f"{keys}/authorized_keys exists, but this user cannot read it" in node.err
 
 
 @needs_root
@@ -478,7 +478,7 @@ def test_keys_that_root_alone_may_read_are_refused_where_they_are_named(trainer:
     assert [node.popen.wait(ATTEMPT_S) for node in trainer.nodes] == [78, 78], trainer.words()
     for node in trainer.nodes:
         assert f"RANKLAUNCH_SSH_KEYS={keys}: expected authorized_keys there" in node.err
-        assert "which this user can read" in node.err
+        assert "this user must be able to read both" in node.err
 
 
 def test_a_stop_request_on_one_node_stops_all(job: MakeJob) -> None:

@@ -1,4 +1,4 @@
-"""Open MPI: its options, the processors that its ranks share, what its installation excludes, and its report of a failure."""
+"""Facts about Open MPI: options, CPUs available to its ranks, transports that the installation excludes, and reports of a failure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ranklaunch.verdict.model import Failure
 CONFIG = "openmpi-mca-params.conf"
 
 _EXITED = r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)"
-# As mpi4py ends a job after an exception (python -m mpi4py); with Open MPI 4, and with 5.
+# MPI_Abort, as called by mpi4py after an exception (python -m mpi4py); text of Open MPI 4, and of 5.
 _ABORTED = (
     r"MPI_ABORT was invoked on rank (?P<rank>[0-9]{1,9}) in communicator MPI_COMM_WORLD\n(?:\s+Proc: .*\n)?\s*"
     r"(?:with errorcode|Errorcode:) (?P<code>-?[0-9]{1,9})"
 )
-# As Open MPI ends a job whose rank has called MPI wrongly, with the number of the error's class (mpi.h of Open MPI).
+# Invalid MPI call of a rank: Open MPI ends the job with the number of the error class (mpi.h of Open MPI).
 _FATAL = r"\*\*\* reported by process \[[0-9]+,(?P<rank>[0-9]{1,9})\](?:.*\n){1,3}?.*\*\*\* MPI_ERR_(?P<name>[A-Z]+): "
 _CLASSES = (
     "BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP", "TOPOLOGY", "DIMS", "ARG", "UNKNOWN", "TRUNCATE",
     "OTHER", "INTERN",
 )  # fmt: skip
 _KILLED = r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)"
-# Of one that ends before MPI_Finalize, with 0 too: mpirun then ends with 1.
+# Exit of a rank before MPI_Finalize, also with 0: mpirun then exits with 1.
 _IMPROPER = r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly"
 
-# Options of mpirun (Open MPI 4.1 and 5.0) without their dashes, of which there may be one or two, by how many words follow them.
+# Options of mpirun (Open MPI 4.1 and 5.0) without dashes (one or two are accepted), by the number of words that follow.
 _OPTIONS = {
     2: "mca gmca omca prtemca pmixmca gpmixmca gprtemca",
     1: """
@@ -52,7 +52,7 @@ _FOLLOWING = {name: count for count, names in _OPTIONS.items() for name in names
 
 class _Parser(Parser):
     def spelled(self, name: str) -> str:
-        """Return the name with one dash, and -np for all that Open MPI takes for it."""
+        """Return the name with one dash, and -np for every spelling of -np that Open MPI accepts."""
         return re.sub("^-(np?|c)$", "-np", re.sub("^--", "-", name))
 
     def following(self, name: str) -> int | None:
@@ -62,25 +62,28 @@ class _Parser(Parser):
 OPTIONS = _Parser()
 
 
-# What mpirun writes first of a failure. It then ends its other ranks, which may fail meanwhile; who was the first, it says at its end.
+# First message of mpirun about a failure. mpirun then ends its other ranks, which may fail meanwhile; the last message of mpirun names
+# the first failed rank.
 _ENDED = "Primary job  terminated normally, but"
 REPORTS = rf"{_ENDED}|MPI_ABORT was invoked on rank|\*\*\* reported by process \["
 
 
 def cpus(files: Files) -> int | None:
-    """Return how many processors this container's processes may use at a time, by their mask and by the quota of the control group (version
-    2 or 1); None where neither can be seen."""
+    """Return the number of CPUs available to this container: the smaller of the affinity mask and the cgroup quota (version 2 or 1).
+
+    None if neither can be read.
+    """
     allowed = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, "/proc/self/status"), re.MULTILINE)
     counts = [len(parse.cores(allowed[1]))] if allowed else []
     words = text_of(files, "/sys/fs/cgroup/cpu.max").split()
     words = words or [text_of(files, f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-    if len(words) == 2 and all(word.isdecimal() for word in words):  # time in each period; else there is no limit
+    if len(words) == 2 and all(word.isdecimal() for word in words):  # quota and period in microseconds; other words mean no limit
         counts.append(math.ceil(int(words[0]) / int(words[1])))
     return min(counts, default=None)
 
 
 def excluded(files: Files, mpirun: str) -> list[str]:
-    """Return ways between ranks (btl) excluded by the installation's own configuration: a user's own names replace this list."""
+    """Return the transports (btl) that the installation's configuration excludes. A list from the command line would replace this one."""
     prefix = folder_of(folder_of(mpirun))
     for folder in ("/etc/openmpi", "/etc", *((f"{prefix}/etc", f"{prefix}/etc/openmpi") if prefix else ())):
         lists = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG)), re.MULTILINE)
@@ -90,8 +93,10 @@ def excluded(files: Files, mpirun: str) -> list[str]:
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
-    """Return the first failed rank, from mpirun's output. The exit code is the rank's own, or its code for MPI_Abort. A rank may call
-    MPI_Abort after the loss of another rank: mpirun then reports the other rank's end first."""
+    """Return the first failed rank, from mpirun's output. The exit code is the rank's own, or its code for MPI_Abort.
+
+    A rank may call MPI_Abort because another rank is lost: mpirun then reports the exit of the lost rank first.
+    """
     aborted = re.search(_ABORTED, text)
     ended = _ended(text)
     if aborted and not (ended and 0 <= text.find(_ENDED) < aborted.start()):
@@ -106,7 +111,7 @@ def report(text: str, pid: int = 0) -> Failure | None:
 
 
 def _ended(tail: str) -> Failure | None:
-    """Return the failure of the rank that ended first, by mpirun's own summary."""
+    """Return the failure of the rank that exited first, by mpirun's summary."""
     killed = _last(_KILLED, tail)
     if killed:
         return failed_with(-int(killed["sig"]), int(killed["rank"]), int(killed["pid"]) or None)

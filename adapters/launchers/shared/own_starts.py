@@ -1,5 +1,8 @@
-"""Programs that start ranks themselves: launchers, and scripts with launchers. They run once on each node, or are refused: where the job
-would be started more than once, or where the launcher's words contradict this node's place in the job."""
+"""Choice of the method for programs that start ranks themselves: launchers, and scripts with launchers.
+
+Such a program runs once on each node. It is refused if the job would be started more than once, or if the launcher's options contradict
+this node's place in the job.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ from ranklaunch.redact import redact
 from ranklaunch.showing import clipped
 
 _NEEDS_A_CLUSTER = "which needs one cluster of all nodes"
-_ONLY_THE_RUN = "; whether they are this node's ranks of the job shows only when it runs"
+_ONLY_THE_RUN = "; only the run shows whether they are this node's ranks of the job"
 
 
 def of_launcher(job: Job, reader: Reader, command: Found, by_user: tuple[str, str] | None, *, starts_once: bool) -> tuple[str, str]:
-    """Return the method for a launcher as program, and the reason. Refuse if its ranks, or the job, would be started more than
-    once.
+    """Return the method for a program that is a launcher, and the reason. Refuse if its ranks, or the job, would be started more than once.
 
-    by_user: the requested method. starts_once: the method starts the program once on each node.
+    by_user: the requested method and its setting, None without a request. starts_once: the requested method starts the program once on
+    each node.
     """
     served = _served_by(job, reader, [command], by_user[0] if by_user else "")
     if served:
@@ -38,7 +41,7 @@ def of_launcher(job: Job, reader: Reader, command: Found, by_user: tuple[str, st
         )
     elif by_user and by_user[0] == command.starter.cluster:
         reader.problem(
-            f"the program is {command.name}, for a cluster of its own, and {reader.described(METHOD)} has one started already: write "
+            f"the program is {command.name}, which works on its own cluster, and {reader.described(METHOD)} starts one already: write "
             f"{command.instead}, or choose method plain, which starts it once on each node"
         )
     elif by_user and not starts_once:
@@ -58,41 +61,44 @@ def of_launcher(job: Job, reader: Reader, command: Found, by_user: tuple[str, st
 
 
 def of_script(job: Job, reader: Reader, script: Script, by_user: tuple[str, str] | None) -> tuple[str, str]:
-    """Return the method of a script that starts ranks, and why: it runs once on each node, whatever was asked for, unless the method that
-    was asked for serves all of its commands."""
-    asked = by_user[0] if by_user else ""
-    served = _served_by(job, reader, script.starts, asked)
+    """Return the method for a script that starts ranks, and the reason.
+
+    The script runs once on each node with any requested method, except a method that starts the cluster for all commands of the script.
+    """
+    requested = by_user[0] if by_user else ""
+    served = _served_by(job, reader, script.starts, requested)
     if served:
         return by_user or (served, f"{script.path} starts {script.name}, {_NEEDS_A_CLUSTER}")
     why = f"{script.path} starts ranks itself ({script.name})"
-    name = "megatron" if asked == "megatron" else "plain"
+    name = "megatron" if requested == "megatron" else "plain"
     place = _place(job, reader)
     wrong = script.wrong(place)
     if wrong:
         reader.problem(
-            f"{len(job.nodes)} nodes, and {script.path} starts {script.name}, {wrong}: give it what the script finds in NNODES, NODE_RANK, "
-            f"NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT; or write {script.starts[0].instead}, which starts the ranks of all nodes; or "
+            f"{len(job.nodes)} nodes, and {script.path} starts {script.name}, {wrong}: pass it $NNODES, $NODE_RANK, $NPROC_PER_NODE, "
+            f"$MASTER_ADDR and $MASTER_PORT, which ranklaunch sets for the script; or write {script.starts[0].instead}, which starts the "
+            "ranks of all nodes; or "
             "choose method plain, which starts the script as it is on each node"
         )
         return name, why
     _warn_of_ranks(job, reader, script.starts, script.path)
     if script.shows_when_it_runs(place):
         why = f"{why}{_ONLY_THE_RUN}"
-    if asked not in ("", name):
+    if requested not in ("", name):
         reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.described(METHOD)}")
     return name, why
 
 
-def _served_by(job: Job, reader: Reader, starts: Sequence[Found], asked: str) -> str:
-    """Return the method that starts the cluster for these commands: the one that was asked for, or on several nodes the commands' own.
+def _served_by(job: Job, reader: Reader, starts: Sequence[Found], requested: str) -> str:
+    """Return the method that starts the cluster for these commands: the requested one, or on several nodes the method of their row.
 
-    "" if there is none, or if the user names a cluster that is there already.
+    "" if there is none, or if the user names an existing cluster.
     """
-    methods = {found.starter.served_by for found in starts}
+    methods = {start.starter.served_by for start in starts}
     method = next(iter(methods)) if len(methods) == 1 else ""
-    if asked:
-        return method if method == asked else ""
-    has_cluster = any(reader.env.get(found.starter.own_cluster) for found in starts)
+    if requested:
+        return method if method == requested else ""
+    has_cluster = any(reader.env.get(start.starter.own_cluster) for start in starts)
     return method if job.has_peers and job.nodes[0].slots and not (job.among or has_cluster) else ""
 
 
@@ -101,7 +107,7 @@ def _place(job: Job, reader: Reader) -> Place:
 
 
 def _warn_of_ranks(job: Job, reader: Reader, starts: Sequence[Found], script: str = "") -> None:
-    """Warn if all launchers start more ranks than this node has slots, or get no number. script: with the commands."""
+    """Warn if every launcher starts more ranks than this node has slots, or has an invalid number of ranks. script: path of the script."""
     wrong = [text for text in (_wrong_ranks(job, reader, start) for start in starts) if text]
     if wrong and len(wrong) == len(starts):
         reader.warn(f"{script}: {wrong[0]}" if script else wrong[0])
@@ -117,13 +123,13 @@ def _wrong_ranks(job: Job, reader: Reader, start: Found) -> str:
         is_word = option != "--nproc_per_node" or text in DEVICE_WORDS
         return "" if is_word else f"`{line}`: {option} is {clipped(text)!r}: torchrun takes a number, auto, gpu, cpu, npu or xpu"
     room, source = _room(job, reader)
-    few = room and count > room
+    exceeds = room and count > room
     remedy = f"write {option} {room}, in a script $NPROC_PER_NODE, or set {SLOTS.both}"
-    return f"`{line}` starts {count} ranks on this node, which has {room} {source}: {remedy}" if few else ""
+    return f"`{line}` starts {count} ranks on this node, which has {room} {source}: {remedy}" if exceeds else ""
 
 
 def _room(job: Job, reader: Reader) -> tuple[int, str]:
-    """Return how many ranks this node is for, 0 if nobody says so, and the source: the user, else what it has devices for."""
+    """Return the number of ranks for which this node has room, 0 if unknown, and the source: the user's slots, else the devices."""
     reading = reader.ledger.reading(SLOTS.value)
     if not reading or reading.source == "default":
         return 0, ""

@@ -1,8 +1,8 @@
-"""A launcher's own words against the place of its node in the job: ranks that would train alone, or wait for nobody.
+"""Comparison of a launcher's options with this node's place in the job, to find ranks that would train alone or wait forever.
 
-    torchrun --nnodes 2 --node_rank 0 --master_addr 127.0.0.1 train.py      on node 1 of 2: its --node_rank is 0, and this is node 1
+    torchrun --nnodes 2 --node_rank 0 --master_addr 127.0.0.1 train.py      on node 1 of 2: its --node_rank is 0, where this is node 1
 
-Words that are known only when the launcher runs prove nothing.
+Words that are known only at run time prove nothing.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from ranklaunch.fields import NOTHING
 from ranklaunch.files import MOST_BYTES, absolute
 from ranklaunch.showing import clipped
 
-# Options for the ranks of one node, and for those of all nodes, by the launcher whose options a command has.
+# Options for the number of ranks on one node, and on all nodes, by the field `options` of a starter.
 _RANKS_HERE = {
     "torchrun": ("--nproc_per_node",), "msrun": ("--local_worker_num",), "deepspeed": ("--num_gpus", "--num_accelerators"),
 }  # fmt: skip
 _RANKS_OF_ALL = {"msrun": "--worker_num", "accelerate": "--num_processes"}
-_STATIC = "static"  # rendezvous by which node 0 is told, and each node its index
+_STATIC = "static"  # rendezvous in which options name node 0 and the index of each node
 
 
 @dataclass(frozen=True)
 class Place:
-    """This node in the job. nodes: their number. node: its index. master: host of node 0. reader: for accelerate's
-    configuration file, ignored without a reader; folder: where the program runs. host: the name of this host, if known; as
-    a launcher's address, wrong on any node but node 0."""
+    """Place of this node in the job.
+
+    nodes: number of nodes. node: index of this node. master: host of node 0. host: name of this host, "" if unknown; on other nodes than
+    node 0 it is a wrong address for a launcher. reader: for accelerate's configuration file; None to ignore the file. folder: working
+    directory of the program.
+    """
 
     nodes: int
     node: int
@@ -44,7 +47,7 @@ class Place:
 
 
 def reason(start: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
-    """Return the reason against such a launcher on this node, as the end of a sentence; "" if allowed, or unknown before the run.
+    """Return why this launcher contradicts the node's place, as the end of a sentence; "" if it does not, or if only the run shows it.
 
     env: more variables read by the launcher.
     """
@@ -57,14 +60,14 @@ def reason(start: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
 
 
 def waits_for_nobody(start: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
-    """Return why a launcher of a job of several nodes that runs here, and has started no rank yet, will start none; "" if it may."""
+    """Return why a running launcher without ranks will never start any, as the end of a sentence; "" if it may. For several nodes only."""
     return "" if place.nodes < 2 or start.starter.everywhere else _words(start, place, env).first(_WAITING)
 
 
 def ranks_here(start: Found, nodes: int) -> tuple[str, str]:
     """Return a launcher's option for its number of ranks on this node, and the value; ("", "") without one.
 
-    nodes: of the job. If the option counts the ranks of all nodes, the value is the number on one node.
+    nodes: number of nodes of the job. For an option that counts the ranks of all nodes, the value is divided by this number, rounded up.
     """
     values, _ = _read(start)
     option = next((option for option in _RANKS_HERE.get(start.starter.options, ()) if option in values), "")
@@ -76,15 +79,15 @@ def ranks_here(start: Found, nodes: int) -> tuple[str, str]:
 
 
 def is_open(start: Found) -> bool:
-    """Return True if words known only at the launcher's run may say its nodes."""
+    """Return True if words known only at run time may set the launcher's number of nodes."""
     return bool(start.starter.nodes) and _read(start)[1]
 
 
 @dataclass(frozen=True)
 class _Words:
-    """A launcher's words on a node. values: the last value of each option, "" for a switch. is_open: unknown words may add to it.
+    """Options of a launcher on a node. values: last value of each option, "" for a switch. is_open: unknown words may add options.
 
-    Each rule returns what is wrong, as the end of a sentence, or "".
+    Each rule is a method that returns the contradiction as the end of a sentence, or "".
     """
 
     row: Starter
@@ -93,17 +96,17 @@ class _Words:
     is_open: bool
 
     def first(self, rules: Sequence[Callable[[_Words], str]]) -> str:
-        """Return what the first rule that applies says, "" if none does."""
+        """Return the contradiction of the first rule that finds one, "" if none does."""
         return next(filter(None, (rule(self) for rule in rules)), "")
 
     @property
     def is_static(self) -> bool:
-        """True if the launcher is told the index of each node; other rendezvous number the nodes themselves."""
+        """True for the static rendezvous, which takes the index of each node; other kinds number the nodes themselves."""
         return self.values.get("--rdzv_backend", _STATIC) == _STATIC
 
     @property
     def meets_at_node_0(self) -> bool:
-        """True for a torchrun of several nodes with the static rendezvous."""
+        """True for a torchrun with several nodes and the static rendezvous."""
         nodes = self.values.get(self.row.nodes, "")
         return self.row.options == "torchrun" and self.is_static and nodes.isascii() and nodes.isdigit() and nodes != "1"
 
@@ -154,12 +157,12 @@ class _Words:
         endpoint = self.values.get(self.row.endpoint, "")
         option = self.row.endpoint if endpoint else self.row.address
         host = _host(endpoint) if endpoint else self.values.get(option, "")
-        own = {HOSTNAME, self.place.host if self.place.node else ""} - {""}
-        wrong = not self.is_local and (host in own or is_loopback(host))
+        local_names = {HOSTNAME, self.place.host if self.place.node else ""} - {""}
+        wrong = not self.is_local and (host in local_names or is_loopback(host))
         return f"and its {option} is {clipped(self.values[option])}, which is another host on each node" if wrong else ""
 
     def too_many(self) -> str:
-        """Return a contradiction only if the launcher waits for more nodes than there are."""
+        """Return a contradiction if the launcher waits for more nodes than the job has."""
         least = number(self.values.get(self.row.nodes, "").partition(":")[0])
         return self.other_count() if least is not None and least > self.place.nodes else ""
 
@@ -176,7 +179,7 @@ def _host(endpoint: str) -> str:
     return host if (colon and port.isdigit()) or is_unknown(port) else endpoint
 
 
-# What a launcher is told
+# Options from the command line, variables and configuration files
 
 
 def _words(start: Found, place: Place, env: Mapping[str, str]) -> _Words:
@@ -190,13 +193,13 @@ def _words(start: Found, place: Place, env: Mapping[str, str]) -> _Words:
     config = None if is_unknown(path) else _config(place.reader, place.folder, path)
     if config is None:
         return _Words(row, place, values, True)
-    named = {"num_machines": row.nodes, "machine_rank": row.node, "main_process_ip": row.address}
-    of_file = {named[name]: str(value) for name, value in config.items() if name in named and value is not None}
+    option_of = {"num_machines": row.nodes, "machine_rank": row.node, "main_process_ip": row.address}
+    of_file = {option_of[name]: str(value) for name, value in config.items() if name in option_of and value is not None}
     return _Words(row, place, {**of_file, **values}, is_open)
 
 
 def _config(reader: Reader, folder: str, path: str) -> Mapping[str, object] | None:
-    """Return the values of a configuration of accelerate's, None if it cannot be read. path: "" for the usual one."""
+    """Return the values of an accelerate configuration file, None if unreadable. path: "" for the default file."""
     path = absolute(path, folder or reader.cwd) if path else default_file.path(reader)
     try:
         text = reader.files.text(path, MOST_BYTES) if path else ""
@@ -206,7 +209,7 @@ def _config(reader: Reader, folder: str, path: str) -> Mapping[str, object] | No
 
 
 def _read(start: Found) -> tuple[Mapping[str, str], bool]:
-    """Return a launcher's options up to the word that is its program, and True if unknown words may add some."""
+    """Return a launcher's options before its program, and True if words known only at run time may add options."""
     row = start.starter
     written = {with_underscores(each): each for each in (row.nodes, row.node, row.address, row.endpoint) if each}
     parser = PARSERS[row.options] if row.options else Parser((*written,), hyphens=True)

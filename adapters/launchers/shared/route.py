@@ -1,5 +1,7 @@
-"""Dynamic route planning: ranks in the order that fits the network's topology. ModelArts knows two scenarios: rank table start, where
-its library makes a new table before launch, and torchrun, where it tells every node its rank in RANK_AFTER_ACC.
+"""Dynamic route planning of ModelArts: ranks in an order that fits the network's topology, for a start with a rank table.
+
+The platform's library makes a new rank table before the start. (For torchrun, the platform sets RANK_AFTER_ACC on each node instead: see
+launchers/torchrun.py.)
 
 Source: ModelArts user guide, "Dynamic route acceleration for training jobs".
 """
@@ -35,16 +37,16 @@ VARIABLES = (ROUTE_PLAN, TOPOLOGY, TOPOLOGY_WAIT_S, LIBRARY)
 LEAST_NODES = 3
 PROGRAM = own_program("ask_route_plan.py")
 _REMEDY = (
-    f"{TOPOLOGY_WAIT_S.name} sets how long it is waited for; it comes where the cluster's cabinet plugin is on, which the platform's "
-    "support knows; ROUTE_PLAN=false keeps the order of the rank table without it"
+    f"{TOPOLOGY_WAIT_S.name} sets the seconds to wait; the file comes only with the cluster's cabinet plugin (ask the platform's support); "
+    "ROUTE_PLAN=false keeps the order of the rank table and needs no topology"
 )
-# In the attempt's folder: the planned table, and what the program says of it.
+# Files in the attempt's folder: the planned table, and the program's outcome.
 _TABLE, _OUTCOME = "jobstart_routeplan.json", "route_plan.json"
 
 
 @dataclass(frozen=True)
 class Route:
-    """A table for the ranks, with this node's entry in it, and the steps before another table can replace it."""
+    """Rank table to use, index of this node's entry, and the waits and steps after which a planned table can replace it."""
 
     table: RankTable
     index: int
@@ -54,11 +56,10 @@ class Route:
 
 
 def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
-    """Return the planned table once the library has made it, the given one if planning does not apply, with a warning.
+    """Return the planned table if the library has made it, else the unplanned one; with a warning if planning does not apply.
 
-    The library's failure is an error, not a reason to go on with the given table: other nodes may have succeeded, and two orders in one
-    job give two nodes the same rank. Without a library, or without a topology, a node keeps the given order; the muster sees to the same
-    on all nodes.
+    A failure of the library is an error: other nodes may have succeeded, and with two orders in one job two nodes would have the same
+    rank. Without the library, or without a topology, a node keeps the order of its table; the muster checks that all nodes do the same.
     """
     unplanned = Route(table, index)
     if not reader.get(ROUTE_PLAN):
@@ -72,7 +73,7 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
         return _ask(job, reader, unplanned)
     status, why = outcome
     if status == "unavailable":
-        missing = f"the image has no route_plan library for its Python ({why}; there is one for 3.7 to 3.10)"
+        missing = f"the image has no route_plan library for its Python ({why}; the library exists for Python 3.7 to 3.10)"
         return _without(reader, unplanned, "the library", f"{missing}: ranks keep the order of the rank table")
     if status != "planned":
         _fail(why)
@@ -80,7 +81,7 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
         planned = ranktable.load(_path(job, _TABLE), reader.files)
     except (ranktable.NotReadyError, ConfigError) as error:
         _fail(f"the library's table: {error}")
-    # The same devices of the same servers in another order, or two processes have one device.
+    # Both tables must have the same devices of the same servers; otherwise two processes could get one device.
     before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (table, planned))
     if before != after:
         _fail("the library's table has other servers or devices than the one it was given")
@@ -94,26 +95,26 @@ def _fail(why: str) -> NoReturn:
 
 def _inapplicable(reader: Reader, table: RankTable) -> str:
     if len(table.servers) < LEAST_NODES:
-        return f"it needs at least {LEAST_NODES} nodes, there are {len(table.servers)}"
+        return f"planning needs at least {LEAST_NODES} nodes, there are {len(table.servers)}"
     servers = {server.server_id for server in table.servers}
     if len(servers) < len(table.servers) or len({server.size for server in table.servers}) > 1:
-        return "it needs full nodes, with the same number of devices and one pod each"
-    return "" if table.version in ("0.1", "1.0") else f"it knows no rank tables of version {table.version}"
+        return "planning needs full nodes, with the same number of devices and one pod each"
+    return "" if table.version in ("0.1", "1.0") else f"planning does not support rank tables of version {table.version}"
 
 
 def _ask(job: Job, reader: Reader, unplanned: Route) -> Route:
-    path, patience = reader.get(TOPOLOGY), reader.get(TOPOLOGY_WAIT_S)
+    path, limit_s = reader.get(TOPOLOGY), reader.get(TOPOLOGY_WAIT_S)
     try:
         topology = File(_path(job, "ranktable_tor.json"), topology_text(path, reader))
     except ranktable.NotReadyError as state:
         if path not in reader.arrived.missed:
-            return replace(unplanned, waits=(Wait("topology", path, patience, seen=str(state)),))
-        why = f"no topology in {path} after {patience:g} s ({state})"
+            return replace(unplanned, waits=(Wait("topology", path, limit_s, seen=str(state)),))
+        why = f"no topology in {path} after {limit_s:g} s ({state})"
         if reader.get(MUSTER):
             return _without(
-                reader, unplanned, "a topology", f"{why}: where no node has one, ranks keep the order of the rank table; {_REMEDY}"
+                reader, unplanned, "a topology", f"{why}: if no node has one, ranks keep the order of the rank table; {_REMEDY}"
             )
-        _fail(f"{why}, and with {reader.described(MUSTER)} nobody knows whether other nodes have one; {_REMEDY}")
+        _fail(f"{why}, and with {reader.described(MUSTER)} this node cannot check whether other nodes have one; {_REMEDY}")
     table = File(_path(job, "ranktable.json"), ranktable.for_hccl(unplanned.table))
     server = unplanned.table.servers[unplanned.index].server_id
     argv = (
@@ -123,15 +124,15 @@ def _ask(job: Job, reader: Reader, unplanned: Route) -> Route:
     return replace(unplanned, gather=(step,), files=(topology, table))
 
 
-def _without(reader: Reader, unplanned: Route, what: str, why: str) -> Route:
-    """Return the given table, and note why: the muster refuses if another node has what this one lacks."""
+def _without(reader: Reader, unplanned: Route, missing: str, why: str) -> Route:
+    """Return the unplanned table, with a warning and a note: the muster refuses the job if another node has what this node lacks."""
     reader.warn(f"ROUTE_PLAN=true: {why}")
-    reader.note(ROUTE_PLAN, f"true, but without {what}", ROUTE_PLAN.name)
+    reader.note(ROUTE_PLAN, f"true, but without {missing}", ROUTE_PLAN.name)
     return unplanned
 
 
 def topology_text(path: str, reader: Reader) -> str:
-    """Return the topology as JSON text; the platform writes base64 of gzip of JSON. Raises NotReadyError."""
+    """Return the topology as JSON text; the platform writes it as base64 of gzip of JSON. Raises NotReadyError if incomplete or missing."""
     try:
         text = reader.files.text(path, MOST_BYTES)
         if text is None:

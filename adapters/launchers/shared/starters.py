@@ -1,7 +1,7 @@
-"""Commands for starting ranks: started once for each rank, such a program would train as often.
+"""Table of commands that start ranks. Started once for each rank, such a program would start all ranks several times.
 
-The rows are data: starters.toml, and a file of the user's own. A command may stand behind its starter: an interpreter,
-a wrapper such as env or srun, a shell's -c, a script.
+The rows are data: starters.toml, and a file of the user. The command may stand behind an interpreter, behind a wrapper such as env or
+srun, in the text of a shell's -c, or in a script.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ranklaunch.env.job import SHELLS, WRAPPERS, Program
 from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.redact import redact
 
-MOST_BYTES = 1024 * 1024  # of a script
-MOST_DEPTH = 3  # scripts that call each other
-_PROGRAM = r"python[0-9.]*|.*\.(?:py|sh)"  # beside the names of the table
-_ASKS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first a launcher starts nothing
-_OWN_JOB = ("--job-name|RANKLAUNCH_JOB_NAME|--env-file", "--log-dir|RANKLAUNCH_LOG_DIR|--env-file")
+MOST_BYTES = 1024 * 1024  # read of a script
+MOST_DEPTH = 3  # levels of scripts that call each other
+_PROGRAM = r"python[0-9.]*|.*\.(?:py|sh)"  # programs besides the names of the table
+_INFO_OPTIONS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first, a launcher starts no ranks
+_OF_ANOTHER_JOB = ("--job-name|RANKLAUNCH_JOB_NAME|--env-file", "--log-dir|RANKLAUNCH_LOG_DIR|--env-file")
 _OTHER_SCRIPT = r"\.sh\b"
 _SET = r"(?<![\w$-])([A-Za-z_]\w*)="  # variables that a script sets
 
 
 @dataclass(frozen=True)
 class Starter:
-    """A row of starters.toml, which says what each field is."""
+    """Row of starters.toml; that file describes the fields."""
 
     names: tuple[str, ...]
     if_any: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ class Starter:
     own_cluster: str = ""
 
     def starts(self, rest: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Return True if the command starts ranks with these words behind its name, and these variables."""
-        if rest and rest[0] in _ASKS:
+        """Return True if the command starts ranks with these arguments and these variables."""
+        if rest and rest[0] in _INFO_OPTIONS:
             return False
         names = {*user_options.AS_WRITTEN.options(rest), *(name for name, value in env.items() if value)}
         return (not self.if_any or bool(names.intersection(self.if_any))) and not names.intersection(self.if_none)
@@ -61,20 +61,20 @@ class Starter:
 
 @dataclass(frozen=True)
 class Found:
-    """Command that starts ranks. name: its name in messages. words: the words behind its name."""
+    """Command that starts ranks. name: its name in messages. words: its arguments."""
 
     name: str
     starter: Starter
     words: tuple[str, ...]
 
     def is_run_within(self, program: Program) -> bool:
-        """Return True for a run of ranklaunch itself, for no other job by its words. The run finds out the rest at its start."""
+        """Return True for `ranklaunch run`, unless its options set both a job name and a log directory: then it is another job."""
         line = " ".join(program.words)
-        return self.starter.same_job and not all(re.search(own, line) for own in _OWN_JOB)
+        return self.starter.same_job and not all(re.search(sign, line) for sign in _OF_ANOTHER_JOB)
 
     @property
     def instead(self) -> str:
-        """The line that starts the same program by a method of ranklaunch, as far as that can be made out."""
+        """Command line that starts the same program by a method of ranklaunch; PROGRAM stands for an unrecognised program."""
         at = next((i for i, word in enumerate(self.words) if word in ("-m", "--module") or word.endswith((".py", ".sh"))), None)
         shown = [user_options.shown(word) for word in self.words[at or 0 :]]
         program = ["PROGRAM", "[ARGS...]"] if at is None else [shlex.quote(word) for word in redact.argv(shown)]
@@ -85,7 +85,7 @@ class Found:
 
 
 class Start(NamedTuple):
-    """A command of a script that starts ranks. reached, judged, piped, background: as in scripts.shell.Command."""
+    """Command of a script that starts ranks. reached, judged, piped, background: as in scripts.shell.Command."""
 
     found: Found
     reached: bool = True
@@ -94,7 +94,7 @@ class Start(NamedTuple):
     background: bool = False
 
     def within(self, outer: Start) -> Start:
-        """Return the command of a script that another command calls."""
+        """Return this command of an inner script, with the conditions of the command `outer` that calls the script."""
         return Start(
             self.found, self.reached and outer.reached, self.judged or outer.judged, self.piped or outer.piped,
             self.background or outer.background,
@@ -102,11 +102,11 @@ class Start(NamedTuple):
 
 
 class Starters:
-    """The rows, by name. own: rows of the user's, which come first."""
+    """Rows by command name. user_rows: rows of the user, which come first."""
 
-    def __init__(self, own: Sequence[Starter] = ()) -> None:
+    def __init__(self, user_rows: Sequence[Starter] = ()) -> None:
         self._by_name: dict[str, Starter] = {}
-        for row in (*own, *shipped()):
+        for row in (*user_rows, *shipped()):
             for name in row.names:
                 self._by_name.setdefault(name, row)
         first = {name.partition(" ")[0] for name in self._by_name}
@@ -123,7 +123,10 @@ class Starters:
         return self.of_words(("python", *program.words) if program.module else program.words, env)
 
     def of_words(self, command: Sequence[str], env: Mapping[str, str]) -> Found | None:
-        """Return the command that starts ranks, also behind a shell, an interpreter or a wrapper. env: variables for if_any."""
+        """Return the command that starts ranks, also behind a shell, an interpreter or a wrapper; None if no ranks are started.
+
+        env: variables for if_any and if_none.
+        """
         if not command:
             return None
         name, rest = _base(command[0]), command[1:]
@@ -142,10 +145,10 @@ class Starters:
     ) -> Iterator[Start]:  # fmt: skip
         """Yield the commands of a shell script that start ranks, including commands of scripts called by it.
 
-        env, args: environment and arguments when the script starts; None if unknown. given: variables for if_any, besides the
-        script's own. files: places of called scripts; None: none are read. cwd: absolute folder of the start.
+        env, args: environment and arguments when the script starts; None if unknown. variables: variables for if_any and if_none,
+        besides those that the script sets. files: reader of called scripts, None to read none. cwd: absolute working directory.
         """
-        from ranklaunch.adapters.launchers.shared.scripts import shell  # most programs are no scripts
+        from ranklaunch.adapters.launchers.shared.scripts import shell  # imported late: most programs are no scripts
 
         if not self.may_start(text):
             return
@@ -164,7 +167,7 @@ class Starters:
                 yield start.within(Start(start.found, *command[1:]))
 
     def _script(self, command: Sequence[str]) -> Sequence[str]:
-        """Return a shell script and its arguments, also behind a wrapper; nothing for another command."""
+        """Return a shell script and its arguments, also behind a wrapper; () for another command."""
         if command and _base(command[0]) in WRAPPERS:
             command = tuple(itertools.dropwhile(self._is_option, command[1:]))
         if command and command[0].endswith(".sh"):
@@ -172,20 +175,20 @@ class Starters:
         return file_of(command[1:]) if command and _base(command[0]) in SHELLS else ()
 
     def _is_option(self, word: str) -> bool:
-        """Return False for a word that ends the options of a wrapper and their values."""
+        """Return True for an option of a wrapper or its value, False for the program behind the options."""
         name = _base(word)
         return name not in self._names and not re.fullmatch(_PROGRAM, name)
 
     def _known(self, name: str, rest: Sequence[str], env: Mapping[str, str]) -> Found | None:
-        for taken in (0, 1):
-            full = " ".join((name, *rest[:taken]))
+        for subcommands in (0, 1):
+            full = " ".join((name, *rest[:subcommands]))
             row = self._by_name.get(full)
             if row:
-                return Found(full, row, tuple(rest[taken:])) if row.starts(rest[taken:], env) else None
+                return Found(full, row, tuple(rest[subcommands:])) if row.starts(rest[subcommands:], env) else None
         return None
 
     def _by_python(self, command: Sequence[str], env: Mapping[str, str]) -> Found | None:
-        """Return the launcher behind an interpreter's options: -m MODULE, or a launcher's file."""
+        """Return the launcher after an interpreter's options: -m MODULE, or a launcher's script file."""
         rest = iter(command)
         for word in rest:
             if word == "-m":
@@ -197,7 +200,7 @@ class Starters:
         return None
 
     def _in_text(self, command: Sequence[str], env: Mapping[str, str]) -> Found | None:
-        """Return the first launcher in the text of a shell's -c. Options end with the one that has a c; the environment is unknown."""
+        """Return the first launcher in the text of a shell's -c. The shell's environment and arguments are taken as unknown."""
         for start in self.in_script(text_of_option(command), None, None, env):
             return start.found
         return None
@@ -208,7 +211,7 @@ def _base(path: str) -> str:
 
 
 def file_of(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the script and its arguments among those of a shell, nothing if its commands are not in a file."""
+    """Return the script and its arguments from the arguments of a shell; () if the shell reads its commands from -c or stdin."""
     for at, word in enumerate(arguments):
         if re.fullmatch("-[a-z]*[cs]", word):
             break
@@ -218,7 +221,7 @@ def file_of(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def text_of_option(arguments: Sequence[str]) -> str:
-    """Return the text of a shell's -c, "" without one."""
+    """Return the text of a shell's -c, "" without -c."""
     at = next((at for at, word in enumerate(arguments) if re.fullmatch(r"-[a-z]*c", word)), len(arguments))
     return "".join(arguments[at + 1 : at + 2])
 
@@ -242,8 +245,8 @@ def _row(fields: Mapping[str, Any]) -> Starter:
 
 
 def read(files: Files, path: str) -> tuple[Starter, ...]:
-    """Return the rows of a user's file. Raises ValueError with the row and the field that are wrong."""
-    from ranklaunch import rows  # few users have rows of their own
+    """Return the rows of a user's file. Raises ValueError, with the wrong row and field in the message."""
+    from ranklaunch import rows  # imported late: few users have own rows
 
     table = rows.read(files, path, "starter")
     for at, row in enumerate(table, 1):

@@ -1,4 +1,4 @@
-"""Options of launchers: what a user's own words give to a launcher or to the program. Every parser has rules of its own."""
+"""Parsers for options of launchers. They tell the launcher's options from the program and its arguments."""
 
 from __future__ import annotations
 
@@ -6,29 +6,32 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-UNKNOWN = "\0"  # among the words of a script: any number of words that are known only when the script runs
-PIECE = "\1"  # in a word of a script: text that is known only then, and is no word of its own
-HOSTNAME = "$(hostname)"  # in a word of a script: the name of the host that it runs on
+UNKNOWN = "\0"  # in a script's command: any number of words that are known only when the script runs
+PIECE = "\1"  # in a word of a script: part of the word that is known only when the script runs
+HOSTNAME = "$(hostname)"  # in a word of a script: name of the host on which the script runs
 
 
 def is_unknown(word: str) -> bool:
-    """Return True if a part of a script's word is known only when the script runs."""
+    """Return True if a script's word, or a part of it, is known only when the script runs."""
     return UNKNOWN in word or PIECE in word
 
 
 def shown(word: str) -> str:
-    """Return a script's word for messages."""
+    """Return a script's word for messages, with ... for unknown parts."""
     return word.replace(UNKNOWN, "...").replace(PIECE, "...")
 
 
 def with_underscores(name: str) -> str:
-    """Spell a long option as torchrun and accelerate do: --node-rank is --node_rank, which every version knows."""
+    """Return a long option with underscores: torchrun and accelerate accept --node-rank too, but every version knows --node_rank."""
     return "--" + name[2:].replace("-", "_")
 
 
 class Option(NamedTuple):
-    """An option with its value. name: whole and long; of a word that is no option, its beginning. words: as they were written.
-    known: False for an option that the parser's table lacks."""
+    """Option with its value, or a word that is no option.
+
+    name: full long name; of a word that is no option, the part before "=". words: the original words. known: False for an option that is
+    not in the parser's table.
+    """
 
     name: str
     value: str
@@ -37,10 +40,10 @@ class Option(NamedTuple):
 
 
 class Parser(NamedTuple):
-    """Options of a launcher that reads them by Python's argparse. Without any options, names stay as they are written.
+    """Parser for the options of a launcher that uses Python's argparse. An empty table leaves names as they are.
 
-    with_value: long options that take one value each; switches: options without one. short: long names by letters, such as -r.
-    hyphens: --node-rank is --node_rank too.
+    with_value: long options with one value each. switches: options without a value. short: long names by short options, such as -r.
+    hyphens: True if --node-rank means --node_rank.
     """
 
     with_value: tuple[str, ...] = ()
@@ -49,42 +52,44 @@ class Parser(NamedTuple):
     hyphens: bool = False
 
     def spelled(self, name: str) -> str:
-        """Return the whole long name of an option, also for its beginning. A name that fits no option, or several, stays unchanged:
-        argparse refuses such a name."""
+        """Return the full long name of an option or of an abbreviation.
+
+        A name that fits no option, or several, stays unchanged: argparse refuses such a name.
+        """
         if not name.startswith("--"):
             return self.short.get(name[:2], name)
         name = with_underscores(name) if self.hyphens else name
         options = (*self.with_value, *self.switches)
         if name in options:
             return name
-        meant = [option for option in options if option.startswith(name)]
-        return meant[0] if len(meant) == 1 else name
+        matching = [option for option in options if option.startswith(name)]
+        return matching[0] if len(matching) == 1 else name
 
     def following(self, name: str) -> int | None:
-        """Return how many of the next words are an option's value: 0 or 1, None for an option that the table lacks."""
+        """Return the number of words after an option that are its value; None for an option that is not in the table."""
         whole = self.spelled(name)
         return 0 if whole in self.switches else 1 if whole in self.with_value else None
 
     def options(self, words: Iterable[str]) -> set[str]:
-        """Return the names of all options, with a value or without."""
+        """Return the full names of all options in the words."""
         return {self.spelled(word.partition("=")[0]) for word in words if word.startswith("-")}
 
     def values(self, words: Sequence[str], option: str) -> list[str]:
-        """Return each value of an option, --option=VALUE or --option VALUE; "" where nothing follows."""
+        """Return every value of an option, from --option=VALUE or --option VALUE; "" if no word follows."""
         pairs = zip((word.partition("=") for word in words), (*words[1:], ""))
         return [value if equals else following for (name, equals, value), following in pairs if self.spelled(name) == option]
 
     def last(self, words: Sequence[str], option: str) -> str:
-        """Return the value of an option: the last of equal ones wins; "" without the option."""
+        """Return the last value of an option, which wins; "" without the option."""
         return "".join(self.values(words, option)[-1:])
 
-    def is_told(self, words: Sequence[str], option: str, folder: str) -> bool:
-        """Return True if a launcher writes into this folder: by this option, or else by a word of a user's template that is the folder."""
+    def writes_to(self, words: Sequence[str], option: str, folder: str) -> bool:
+        """Return True if the option has this folder as value or, without the option, if a word of a user's template is the folder."""
         values = self.values(words, option)
         return values[-1] == folder if values else any(folder in (word, word.partition("=")[2]) for word in words)
 
     def parsed(self, words: Iterable[str]) -> Iterator[Option]:
-        """Yield the options with their values, and each other word by itself."""
+        """Yield the options with their values, and each remaining word as an Option without a value."""
         rest = iter(words)
         for word in rest:
             name, equals, value = word.partition("=")
@@ -95,12 +100,10 @@ class Parser(NamedTuple):
             yield Option(self.spelled(name), "".join((value, *values)), (word, *values), takes is not None)
 
     def read(self, words: Iterable[str]) -> tuple[dict[str, str], str | None, bool]:
-        """Return the last value of each option before the launcher's program, the program (None without one), and True if words unknown
-        before a
-        script runs may add options.
+        """Return the last value of each option before the program, the program or None, and True if unknown words may add options.
 
-        Words between an unknown option and the next option are let through: they may be the option's value. So is a program's name that
-        begins with a dash.
+        Words between an option that is not in the table and the next option are skipped: they may be its value. A program's name that
+        begins with a dash is taken for an option.
         """
         values: dict[str, str] = {}
         known, is_open = True, False
@@ -124,21 +127,21 @@ AS_WRITTEN = Parser()
 
 
 def without(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of all options but these."""
+    """Return the words of all options except the named ones."""
     return tuple(word for option in options if option.name not in names for word in option.words)
 
 
 def long(words: Iterable[str]) -> list[str]:
-    """Return the words without short options: among a launcher's may be those of a tool around it, such as the -t of nsys."""
+    """Return the words without short options, which may be those of a tool before the launcher, such as -t of nsys."""
     return [word for word in words if word.startswith("--") or not word.startswith("-")]
 
 
 def before(argv: Sequence[str], program: str) -> Sequence[str]:
-    """Return the words of a launcher's command before the program's path: its own, by a template of the user's too."""
+    """Return the words of a launcher's command before the program's path; all words if the path is not among them."""
     return argv[: argv.index(program)] if program in argv else argv
 
 
-# Of torch 1.11 to 2.13.
+# torch 1.11 to 2.13.
 _TORCHRUN_WITH_VALUE = (
     "--nnodes", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--rdzv_id", "--rdzv_conf", "--max_restarts", "--monitor_interval",
     "--start_method", "--event_log_handler", "--role", "--log_dir", "--redirects", "--tee", "--local_ranks_filter",
@@ -150,10 +153,10 @@ TORCHRUN = Parser(
     _TORCHRUN_WITH_VALUE, _TORCHRUN_SWITCHES, {"-h": "--help", "-m": "--module", "-r": "--redirects", "-t": "--tee"}, hyphens=True
 )  # fmt: skip
 
-# For --nproc_per_node in place of a number: as many as there are. torch also takes the name of an accelerator that it has a backend for.
+# Words for --nproc_per_node in place of a number: one rank for each such device. torch also takes the name of its accelerator.
 DEVICE_WORDS = ("auto", "gpu", "cpu", "npu", "xpu", "mlu", "musa", "hpu", "privateuseone")
 
-# Of MindSpore 2.10.
+# msrun of MindSpore 2.10.
 MSRUN = Parser(
     (
         "--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank", "--log_dir", "--join", "--cluster_time_out",
@@ -163,7 +166,7 @@ MSRUN = Parser(
     {"-h": "--help"},
 )  # fmt: skip
 
-# Of DeepSpeed 0.19.
+# deepspeed of DeepSpeed 0.19.
 _DEEPSPEED_SHORT = {"-h": "--help", "-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
 _DEEPSPEED_WITH_VALUE = """
     --hostfile --include --exclude --num_nodes --num_gpus --num_accelerators --min_elastic_nodes --max_elastic_nodes --master_port
@@ -176,7 +179,7 @@ _DEEPSPEED_SWITCHES = """
 """
 DEEPSPEED = Parser(tuple(_DEEPSPEED_WITH_VALUE.split()), tuple(_DEEPSPEED_SWITCHES.split()), _DEEPSPEED_SHORT)
 
-# Of `accelerate launch` 1.15. Its parser takes no abbreviations, and refuses those that are read here.
+# `accelerate launch` 1.15. Its own parser refuses abbreviations, which this parser accepts.
 _ACCELERATE_WITH_VALUE = """
     --config_file --mixed_precision --num_processes --num_machines --num_cpu_threads_per_process --gpu_ids --machine_rank
     --main_process_ip --main_process_port --tee --log_dir --role --rdzv_backend --rdzv_conf --max_restarts --monitor_interval --vm --env
@@ -220,5 +223,5 @@ ACCELERATE = Parser(
     hyphens=True,
 )
 
-# By the names that rows of starters.toml have.
+# Parsers by the field `options` of starters.toml.
 PARSERS: Mapping[str, Parser] = {"torchrun": TORCHRUN, "msrun": MSRUN, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE}

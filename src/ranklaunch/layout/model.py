@@ -1,4 +1,4 @@
-"""Contents of a shown layout: its nodes, the layers of its stages, its groups, and what is doubtful about it."""
+"""Content of a shown layout: nodes, layers of the pipeline stages, groups of ranks, and warnings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ranklaunch.plan.megatron import Layout, Stages, as_json
 
-# Kinds of groups in the order in which they are shown, each with what its ranks have to do with each other.
+# Kinds of groups in the order of the output, each with the relation of its ranks (as in: groups whose ranks share each layer).
 KINDS = {
     "tp": "share each layer",
     "cp": "share each sequence",
@@ -27,7 +27,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Picture:
-    """slots: ranks of each node. stages: None where nobody said how many layers there are."""
+    """Layout on nodes. slots: number of ranks of each node. stages: layers of the stages, None if the number of layers is unknown."""
 
     layout: Layout
     slots: tuple[int, ...]
@@ -35,12 +35,12 @@ class Picture:
 
     @property
     def firsts(self) -> list[int]:
-        """The first rank of each node."""
+        """First rank of each node."""
         return [0, *itertools.accumulate(self.slots[:-1])]
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of groups that say something."""
+        """Kinds of groups to show: context, expert and embedding groups only if the layout has them."""
         layout = self.layout
         experts = ["ep", "expert_tp", "expert_dp"] if layout.has_experts else []
         context = {"cp", "dp_cp"} if layout.cp > 1 else set()
@@ -53,8 +53,8 @@ class Picture:
             split = self._split(kind) if getattr(layout, kind) > 1 else None
             if split and kind == "tp":
                 yield (
-                    f"tp {layout.tp}: {split} share each layer and are spread over nodes, so all of its traffic goes over the network; "
-                    "a tp that divides the slots of every node stays inside"
+                    f"tp {layout.tp}: {split} share each layer and are spread over nodes, so all of their traffic goes over the network; "
+                    "choose a tp that divides the slots of every node"
                 )
             elif split:
                 yield f"{kind} {getattr(layout, kind)}: {split} are spread over nodes"
@@ -64,7 +64,7 @@ class Picture:
                 yield f"{kind} {size}: groups of an odd size may be slow; an even number of ranks pairs up"
 
     def _split(self, kind: str) -> str:
-        """A group that is on more than one node, in words."""
+        """Return the first group of a kind with ranks on several nodes, as text; "" if there is none."""
         firsts = self.firsts
         for group in self.layout.groups(kind):
             if bisect_right(firsts, group[0]) != bisect_right(firsts, group[-1]):
@@ -73,7 +73,7 @@ class Picture:
 
 
 def short(ranks: list[int]) -> str:
-    """0, 1 and 8; of many 0 to 56 by 8."""
+    """Return ranks as text: "0, 1 and 8"; many ranks with equal steps as "0 to 56 by 8"."""
     step = ranks[1] - ranks[0] if len(ranks) > 1 else 1
     if len(ranks) > 4 and ranks == list(range(ranks[0], ranks[-1] + 1, step)):
         return f"{ranks[0]} to {ranks[-1]}{f' by {step}' if step > 1 else ''}"
@@ -81,7 +81,10 @@ def short(ranks: list[int]) -> str:
 
 
 def document(picture: Picture) -> dict[str, Any]:
-    """For --format json. Ranks of a node are first_rank and those behind it; layers count from 0, last included."""
+    """Return the content of --format json.
+
+    A node has the ranks from first_rank to first_rank + slots - 1. Layers are [first, last] pairs, from 0, with the last included.
+    """
     layout, stages = picture.layout, picture.stages
     content = as_json(layout)
     content["groups"] = {kind: layout.groups(kind) for kind in picture.kinds}

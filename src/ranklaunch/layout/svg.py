@@ -1,7 +1,7 @@
-"""A layout as a picture: nodes in rows, a field for each rank, its colour the stage of the pipeline, a frame round each tp group.
+"""Layout as an SVG picture: a row for each node, a field for each rank in the colour of its pipeline stage, a frame for each tp group.
 
-Each rank shows its number while the number is legible. With more ranks, neighbours of one stage are one field, with the meaning in
-its tooltip.
+Up to MOST_NUMBERED ranks, each field has the rank's number. With more ranks, consecutive ranks of one stage are one field, and a tooltip
+names them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from xml.etree import ElementTree as ET
 from ranklaunch.layout import text
 from ranklaunch.layout.model import Picture
 
-MOST_NUMBERED = 256  # ranks that have their numbers
-MOST_STAGES = 64  # that a legend lists
-FIELD, NODE = 56, 70  # pixels: a rank's field, and the name of its node before it
-SMALL, SMALL_NODES = 9, 170  # where there are more; the names of a line's nodes before it
+MOST_NUMBERED = 256  # ranks; pictures with more show no numbers
+MOST_STAGES = 64  # stages in the legend
+FIELD, NODE = 56, 70  # pixels: field of a rank; column with the names of nodes
+SMALL, SMALL_NODES = 9, 170  # pixels, in pictures without numbers: field of a rank; column with the names of nodes
 MARGIN, LINE, GAP = 16, 20, 14
-KEY, KEYS_BESIDE = 320, 4  # width of an entry of the legend, and how many are in a line
+KEY, KEYS_BESIDE = 320, 4  # pixels: entry of the legend; and number of entries in a line
 WIDTH = 1400
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1a1a1a }
@@ -39,6 +39,7 @@ text.on { fill: #101010 }
 
 
 def drawn(picture: Picture) -> str:
+    """Return the SVG document."""
     numbered = picture.layout.world_size <= MOST_NUMBERED
     head = list(_head(picture, numbered))
     root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": head[0]})
@@ -57,7 +58,7 @@ def _head(picture: Picture, numbered: bool) -> Iterator[str]:
     yield next(text.lines(picture))
     yield from (f"warning: {warning}" for warning in picture.warnings())
     frames = "a row is a node, a frame holds the ranks that share each layer (tp)"
-    yield f"A colour is a stage of the pipeline; {frames if numbered else 'what hangs together is one node'}."
+    yield f"A colour is a stage of the pipeline; {frames if numbered else 'fields without a gap between them are one node'}."
 
 
 def _numbered(root: ET.Element, picture: Picture, top: int) -> tuple[int, int]:
@@ -89,7 +90,7 @@ def _field(root: ET.Element, picture: Picture, rank: int, x: int, y: int) -> Non
 
 
 def _neighbours(picture: Picture, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """(first, end) of those of each tp group that are on one node, where they are next to each other, as in every usual order."""
+    """Yield (first, end) of each part of a tp group on one node, if tp groups are consecutive ranks (order begins with tp)."""
     at, tp = first, picture.layout.tp if picture.layout.order.startswith("tp") else 1
     while tp > 1 and at < end:
         until = min((at // tp + 1) * tp, end)
@@ -98,14 +99,15 @@ def _neighbours(picture: Picture, first: int, end: int) -> Iterator[tuple[int, i
 
 
 def _small(root: ET.Element, picture: Picture, top: int) -> tuple[int, int]:
-    """Several nodes in a line, which says which they are."""
+    """Draw several nodes in a line, with their range of numbers at the beginning. Return width and height."""
     stages = picture.layout.pp if picture.layout.pp <= MOST_STAGES else 0
     for stage in range(stages):
         line, column = divmod(stage, KEYS_BESIDE)
         _key(root, picture, stage, MARGIN + column * KEY, top + line * LINE)
     top += (stages + KEYS_BESIDE - 1) // KEYS_BESIDE * LINE + GAP
     one = max(picture.slots) * SMALL + GAP
-    beside = 1 << max(0, ((WIDTH - SMALL_NODES - 2 * MARGIN) // one).bit_length() - 1)  # so that lines begin with round numbers
+    # Nodes in a line: a power of two, so that lines begin with round numbers.
+    beside = 1 << max(0, ((WIDTH - SMALL_NODES - 2 * MARGIN) // one).bit_length() - 1)
     for node, (first, slots) in enumerate(zip(picture.firsts, picture.slots)):
         line, column = divmod(node, beside)
         y = top + line * (SMALL + GAP)
@@ -121,7 +123,7 @@ def _small(root: ET.Element, picture: Picture, top: int) -> tuple[int, int]:
 
 
 def _runs(picture: Picture, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Return (first, end, stage) of neighbours of one stage."""
+    """Yield (first, end, stage) of consecutive ranks of one stage."""
     for stage, group in itertools.groupby(range(first, end), partial(picture.layout.place, "pp")):
         ranks = list(group)
         yield ranks[0], ranks[-1] + 1, stage
@@ -144,5 +146,5 @@ def _text(root: ET.Element, x: int, y: int, words: str, kind: str = "", anchor: 
 
 
 def colour(stage: int, stages: int) -> str:
-    """Light, so that black text can be read on it; neighbours in a long pipeline differ in lightness too."""
+    """Return the colour of a stage: light enough for black text. Neighbouring stages differ in lightness too."""
     return f"hsl({(round(stage * 360 / stages) + 200) % 360} 70% {(70, 82)[stage % 2]}%)"

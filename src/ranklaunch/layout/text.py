@@ -1,4 +1,4 @@
-"""A layout as lines for a terminal."""
+"""Layout as lines of text for a terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ranklaunch.errors import counted
 from ranklaunch.layout.model import KINDS, Picture
 from ranklaunch.plan.megatron import Stages, product
 
-MOST_RANKS = 64  # of which each has a line
-MOST_GROUPS, ENDS = 16, 4  # that are listed; the first of more
+MOST_RANKS = 64  # with more ranks, lines are stages instead of ranks
+MOST_GROUPS, FIRST_ONES = 16, 4  # groups in a list; of a longer list, the first ones and the last one
 MOST_MEMBERS = 16
 
 
@@ -31,24 +31,24 @@ def lines(picture: Picture) -> Iterator[str]:
 
 
 def _nodes(slots: Sequence[int]) -> str:
-    of = slots[:1] if len(set(slots)) == 1 else slots
-    return f"{counted(len(slots), 'node')} of {', '.join(map(str, of))} slots"
+    shown = slots[:1] if len(set(slots)) == 1 else slots
+    return f"{counted(len(slots), 'node')} of {', '.join(map(str, shown))} slots"
 
 
 def _groups(groups: Sequence[Sequence[int]]) -> str:
-    shown = groups if len(groups) <= MOST_GROUPS else groups[:ENDS]
-    left = [] if shown is groups else ["...", _group(groups[-1])]
-    return ", ".join([*map(_group, shown), *left])
+    shown = groups if len(groups) <= MOST_GROUPS else groups[:FIRST_ONES]
+    rest = [] if shown is groups else ["...", _group(groups[-1])]
+    return ", ".join([*map(_group, shown), *rest])
 
 
 def _group(ranks: Sequence[int]) -> str:
-    shown = ranks if len(ranks) <= MOST_MEMBERS else ranks[:ENDS]
-    left = [] if shown is ranks else ["...", f"g{ranks[-1]}"]
-    return f"[{', '.join([*(f'g{rank}' for rank in shown), *left])}]"
+    shown = ranks if len(ranks) <= MOST_MEMBERS else ranks[:FIRST_ONES]
+    rest = [] if shown is ranks else ["...", f"g{ranks[-1]}"]
+    return f"[{', '.join([*(f'g{rank}' for rank in shown), *rest])}]"
 
 
 def _ranks(picture: Picture) -> Iterator[str]:
-    """One line each."""
+    """Yield a table with a line for each rank."""
     layout = picture.layout
     digits = ["tp", *(["cp"] if layout.cp > 1 else []), "dp", "pp"]
     yield ("".join(f"{name:<7}" for name in ("rank", "node", "local", *digits)) + ("layers" if picture.stages else "")).rstrip()
@@ -60,20 +60,20 @@ def _ranks(picture: Picture) -> Iterator[str]:
 
 
 def _stages(picture: Picture) -> Iterator[str]:
-    """One line for each stage."""
+    """Yield a line for each pipeline stage."""
     for stage, ranks in enumerate(picture.layout.groups("stage")):
         of_layers = f"layers {layers(picture.stages, stage)}; " if picture.stages else ""
         yield f"stage {stage}: {of_layers}ranks {runs(ranks)}"
 
 
 def runs(ranks: Sequence[int]) -> str:
-    """0-7, 32-39: the first few where there are many."""
+    """Return ranks as ranges: "0-7, 32-39". Of many ranges, only the first ones and the last one."""
     spans = errors.runs(ranks)
-    shown = spans if len(spans) <= MOST_GROUPS else spans[:ENDS]
+    shown = spans if len(spans) <= MOST_GROUPS else spans[:FIRST_ONES]
     texts = [f"{first}-{last}" if last > first else str(first) for first, last in shown]
     return ", ".join(texts if shown is spans else [*texts, "...", f"{spans[-1][0]}-{spans[-1][1]}"])
 
 
 def layers(stages: Stages | None, stage: int) -> str:
-    """0-3, 16-19: of each virtual stage."""
+    """Return the layers of a stage as ranges, one for each virtual stage: "0-3, 16-19"; "" if unknown."""
     return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in stages.of(stage) if part) if stages else ""

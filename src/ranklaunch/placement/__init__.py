@@ -1,1 +1,1 @@
-"""Rank heads and launchers of a node, as values, and rules over them: whether ranks work alone, twice, or were left at work."""
+"""Rank heads and launchers of a node as values, and rules that find ranks that work alone, ranks started twice, and leftover ranks."""

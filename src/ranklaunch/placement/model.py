@@ -1,4 +1,4 @@
-"""Rank heads and the launchers that placed them, from the records that they wrote of themselves."""
+"""Rank heads (the first Python process of each rank) and launchers, as read from the records that they wrote."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from ranklaunch.ends.model import EXCEPTION, EXIT, Record
 
-Key = tuple[int, int]  # pid and start (clock ticks since boot): one process for good
+Key = tuple[int, int]  # pid and start time (clock ticks since boot): identifies a process although pids are reused
 OURS = "ranklaunch"
 MOST_DIGITS = 9
 
 
 class _Family(NamedTuple):
-    """Names of the variables by which a launcher tells a rank its place; "" where it has none."""
+    """Names of the variables that a launcher sets for a rank; "" for a variable that it does not set."""
 
     rank: str
     world: str
@@ -37,10 +37,13 @@ _BY_LAUNCHER = {"mpirun": (_OPEN_MPI, _PMI), "srun": (_PMI,), "msrun": (_MINDSPO
 
 @dataclass(frozen=True)
 class Head:
-    """First Python of a rank. top: the topmost process with the same rank variables. parent: of the top. launcher: starter of
-    the rank: ranklaunch, the name of a launcher, "" for anything else. rank, world, local_rank, local_world: None without a
-    variable. master, port: of the rendezvous. at: monotonic seconds of its start. argv: its command line. within: top of
-    the rank or program above this one, None for none."""
+    """First Python process of a rank.
+
+    top: topmost process with the same rank variables. parent: parent process of the top. launcher: name of the launcher that started the
+    rank, "ranklaunch", or "" for another starter. rank, world, local_rank, local_world: numbers from variables, None without the variable.
+    master, port: address of the rendezvous. at: monotonic seconds of the start. argv: command line. within: top of the rank or program
+    that has started this rank, None if there is none.
+    """
 
     process: Key
     top: Key
@@ -58,14 +61,17 @@ class Head:
 
     @property
     def is_of_launcher(self) -> bool:
-        """True for a rank that a launcher started, other than ranklaunch."""
+        """True for a rank that a launcher other than ranklaunch started."""
         return self.launcher not in ("", OURS)
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """A launcher that the program started. top: the topmost process of the rank that started the launcher, None for none. at: monotonic
-    seconds of its start. code: its exit code, None where no record has one."""
+    """Launcher that the program started.
+
+    top: topmost process of the rank that started the launcher, None if no rank did. at: monotonic seconds of the start. code: exit code,
+    None if no record has it.
+    """
 
     process: Key
     name: str
@@ -76,19 +82,19 @@ class Launcher:
 
 
 def head(record: Record) -> Head | None:
-    """Return the head that wrote a rank record; None for a record without its processes."""
+    """Return the head that wrote a rank record; None for a record without top and parent."""
     if not record.top or not record.parent:
         return None
-    own = placed(
+    result = placed(
         record.process, record.top.key, record.parent.key, record.launcher, dict(record.variables), record.monotonic, record.argv
     )  # fmt: skip
-    return replace(own, within=record.within.key) if record.within else own
+    return replace(result, within=record.within.key) if record.within else result
 
 
 def placed(
     process: Key, top: Key, parent: Key, launcher: str, variables: Mapping[str, str], at: float = 0.0, argv: tuple[str, ...] = ()
 ) -> Head:
-    """Return a head with the place that its variables tell."""
+    """Return a head with rank, world and rendezvous from the launcher's variables."""
     families: Sequence[_Family] = _BY_LAUNCHER.get(launcher, _ANY)
     family = next((each for each in families if _number(variables, each.rank) is not None), _TORCH)
     rank, world, local_rank, local_world = (_number(variables, name) for name in family[:4])
@@ -97,6 +103,7 @@ def placed(
 
 
 def launcher(record: Record) -> Launcher:
+    """Return the launcher that wrote a record."""
     top = record.top.key if record.top else None
     return Launcher(record.process, record.launcher, record.argv, top, record.monotonic)
 
@@ -107,7 +114,7 @@ def has_rank(variables: Mapping[str, str]) -> bool:
 
 
 def raised_code(records_of: Iterable[Record]) -> int | None:
-    """Return the exit code that records of one process tell: of an exit record, or 1 after an exception of the main thread."""
+    """Return the exit code from the records of one process: that of an exit record, 1 after an exception of the main thread, else None."""
     records = [*records_of]
     codes = [record.code for record in records if record.kind == EXIT]
     if codes:

@@ -1,6 +1,6 @@
-"""Ranks working alone, two ranks of one place, and ranks with ranks of their own. Pure.
+"""Rules that find ranks working alone, two ranks with one place, and ranks that start ranks. Pure functions.
 
-Ranks are placed heads (docs/supervision.md): processes started by a launcher or ranklaunch, placed by the starter's variables.
+Ranks here are placed heads (docs/supervision.md): processes started by a launcher or ranklaunch, with a place from its variables.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from ranklaunch.fields import NOTHING
 from ranklaunch.placement.model import Head, Key
 from ranklaunch.placement.success import Node
 
-STARTS_S = 60.0  # from the start of a rank to that of its launcher, where the rank does nothing else: later it may be an evaluation
-MOST_PLACES = 64  # rows that a node tells of its ranks
+STARTS_S = 60.0  # from the start of a rank to that of its own launcher; a launcher started later may be an evaluation, not a second job
+MOST_PLACES = 64  # rows about its ranks that a node sends to the others
 _LOOPBACK = re.compile(r"127\.[0-9.]+|localhost|::1|\[::1\]|0\.0\.0\.0|::")
 
 
 @dataclass(frozen=True)
 class Job:
-    """The plan, as far as places of ranks are compared with it. world: ranks of all nodes. slots: of this node. is_local: node 0's name is
-    a loopback address, as in a simulated job."""
+    """Numbers of the plan for a comparison with the places of ranks.
+
+    nodes: number of nodes. world: number of ranks of all nodes. slots: slots of this node. is_local: True if node 0 has a loopback
+    address, as in a simulated job.
+    """
 
     nodes: int
     world: int
@@ -32,8 +35,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Alone:
-    """Ranks of a launcher, alone on their node. launcher: its name; process: the launcher, or the starter of the rank; argv:
-    its command line, as far as recorded. why: the end of a sentence."""
+    """Ranks of a launcher that work for their node only.
+
+    launcher: name of the launcher. process: the launcher, or the starter of the rank. heads: the ranks. why: reason as the end of a
+    sentence. argv: command line of the launcher, () if not recorded.
+    """
 
     launcher: str
     process: Key
@@ -44,8 +50,11 @@ class Alone:
 
 @dataclass(frozen=True)
 class Twice:
-    """Ranks with inner ranks of their own. ranks: their numbers. launcher: name of the started program; argv: its command
-    line, as far as recorded. want: common need of both."""
+    """Planned ranks that each started ranks of their own.
+
+    ranks: numbers of the planned ranks. launcher: name of the launcher that the first one started. want: resource that the inner ranks
+    both need. argv: command line of that launcher, () if not recorded.
+    """
 
     ranks: tuple[int, ...]
     launcher: str
@@ -55,7 +64,7 @@ class Twice:
 
 @dataclass(frozen=True)
 class Place:
-    """Ranks of one job that follow each other: from first to last. master, port: of the rendezvous."""
+    """Consecutive ranks of one job on a node, from first to last. world: size of the job. master, port: address of the rendezvous."""
 
     world: int
     master: str
@@ -65,12 +74,12 @@ class Place:
 
 
 def is_whole(node: Node, job: Job) -> bool:
-    """Return True if a launcher's rank has the plan's world, or one of several nodes."""
+    """Return True if a launcher started a rank whose world is the plan's, or has ranks on several nodes."""
     return any(_is_placed_by_launcher(head, node) and not _alone(head, node, job) and head.world is not None for head in node.heads)
 
 
 def alone(node: Node, job: Job) -> Alone | None:
-    """Return the last launcher of a job of several nodes whose ranks work for this node only, or meet at a loopback address."""
+    """Return the last launcher whose ranks work for this node only, or meet at a loopback address; None for a job of one node."""
     if job.nodes < 2:
         return None
     for head in reversed(node.heads):
@@ -82,14 +91,14 @@ def alone(node: Node, job: Job) -> Alone | None:
 
 
 def _alone(head: Head, node: Node, job: Job) -> str:
-    """Return why a rank works alone, "" for one that does not."""
+    """Return why a rank works for its node only, as the end of a sentence; "" if it does not."""
     if head.world is None:
         return ""
     local = head.local_world or sum(each.parent == head.parent for each in node.heads)
     if head.world != job.world and head.world <= local:
         return f"its world has {head.world} of the {job.world} ranks of the job"
-    is_elsewhere = _LOOPBACK.fullmatch(head.master) and not job.is_local
-    return f"its ranks meet at {head.master}, which is another host on each node" if is_elsewhere else ""
+    is_loopback = _LOOPBACK.fullmatch(head.master) and not job.is_local
+    return f"its ranks meet at {head.master}, which is another host on each node" if is_loopback else ""
 
 
 def _is_placed_by_launcher(head: Head, node: Node) -> bool:
@@ -100,7 +109,7 @@ def _is_placed_by_launcher(head: Head, node: Node) -> bool:
 
 
 def place_twice(node: Node, living: Collection[Key]) -> tuple[Head, Head] | None:
-    """Return two ranks that live, with different tops, and have one place: rank, world, master and port."""
+    """Return two living ranks with different tops and the same place (rank, world, master and port); None if there are none."""
     by_place: dict[tuple[int, int, str, str], Head] = {}
     for head in _with_place(node, living):
         first = by_place.setdefault((head.rank or 0, head.world or 0, head.master, head.port), head)
@@ -110,7 +119,7 @@ def place_twice(node: Node, living: Collection[Key]) -> tuple[Head, Head] | None
 
 
 def places(node: Node, living: Collection[Key], job: Job) -> tuple[Place, ...]:
-    """Return the places of living ranks, for a comparison with those of other nodes. Ranks that work alone are no others' peers."""
+    """Return the places of living ranks, for a comparison with those of other nodes. Ranks that work for this node only are left out."""
     rows: dict[tuple[int, str, str], list[int]] = {}
     for head in _with_place(node, living):
         if not _alone(head, node, job):
@@ -126,7 +135,7 @@ def _places(rows: Mapping[tuple[int, str, str], list[int]]) -> Iterator[Place]:
 
 
 def common(one: Sequence[Place], other: Sequence[Place]) -> Place | None:
-    """Return a place that ranks of two nodes have, None for none."""
+    """Return a place that ranks of both nodes have, None if there is none."""
     for a, b in itertools.product(one, other):
         first, last = max(a.first, b.first), min(a.last, b.last)
         if (a.world, a.master, a.port) == (b.world, b.master, b.port) and first <= last:
@@ -145,15 +154,14 @@ def _with_place(node: Node, living: Collection[Key]) -> Iterator[Head]:
 
 
 def twice(node: Node, living: Collection[Key], job: Job, visible: Mapping[Key, str] = NOTHING) -> Twice | None:
-    """Return planned ranks that each wait for a launcher of their own, if the ranks of these launchers want the same slots, devices or
-    port.
+    """Return planned ranks that each started a launcher, if the ranks of these launchers need the same slots, devices or port.
 
     visible: devices visible to a head, for nodes with accelerators.
     """
     inner = _started_by_ranks(node, living)
     outer = {head.top: head for head in reversed(node.heads) if node.is_placed(head) and head.rank is not None}
-    starters = [(outer[top], below) for top, below in inner.items() if top in outer and below[0].at - outer[top].at < STARTS_S]
-    want = _want([below for _, below in starters], job, visible) if len(starters) > 1 else ""
+    starters = [(outer[top], heads) for top, heads in inner.items() if top in outer and heads[0].at - outer[top].at < STARTS_S]
+    want = _want([heads for _, heads in starters], job, visible) if len(starters) > 1 else ""
     if not want:
         return None
     first = starters[0][1][0]
@@ -161,7 +169,7 @@ def twice(node: Node, living: Collection[Key], job: Job, visible: Mapping[Key, s
 
 
 def _started_by_ranks(node: Node, living: Collection[Key]) -> dict[Key, list[Head]]:
-    """Return the living ranks of launchers that ranks have started, by the tops of these ranks."""
+    """Return the living ranks of launchers that ranks have started, by the top of the outer rank."""
     inner: dict[Key, list[Head]] = {}
     for head in node.heads:
         if head.within and head.process in living and head.is_of_launcher:
@@ -170,7 +178,7 @@ def _started_by_ranks(node: Node, living: Collection[Key]) -> dict[Key, list[Hea
 
 
 def _want(jobs: Sequence[Sequence[Head]], job: Job, visible: Mapping[Key, str]) -> str:
-    """Return what the ranks of two inner jobs both want, "" for nothing."""
+    """Return a resource that the ranks of two inner jobs both need, "" if there is none."""
     ports = [{f"port {head.port} of {head.master}" for head in heads if head.master and head.port} for heads in jobs]
     shared = _shared(ports)
     if shared:

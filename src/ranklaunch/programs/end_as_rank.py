@@ -1,8 +1,9 @@
-"""Wrapper of a rank's program for starters that ignore the rank's end: DeepSpeed's helper for MPICH always ends with 0. Writes the exit
-code of a failed rank, and ends the helper, to let MPI end the remaining ranks. A program, not a module: the user's interpreter runs
-the file on every node, so the file imports nothing of ranklaunch and stays with 3.7.
+"""Wrapper of a rank's program for launchers that ignore the rank's exit code: DeepSpeed's helper for MPICH always exits with 0.
 
-Arguments: the program's own words; --python before them stands for this interpreter.
+The wrapper prints the exit code of a failed rank and kills the helper, so that MPI ends the remaining ranks. The user's interpreter runs
+this file on every node. So it imports nothing of ranklaunch and works with Python 3.7.
+
+Arguments: the program's command; a first word --python stands for this interpreter.
 """
 
 import os
@@ -21,7 +22,7 @@ def main(words: List[str]) -> int:  # noqa: UP006 - Python 3.7
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         code = 127 if isinstance(error, FileNotFoundError) else 126
     if code:
-        # At once: what another rank writes would come between the two parts that print makes of a line where output has no buffer.
+        # One write: print would write an unbuffered line in two parts, and output of another rank could come between them.
         os.write(2, f"rank {os.environ.get('RANK', '')} exits with return code = {code}\n".encode())
     if code and os.getppid() == helper:
         os.kill(helper, signal.SIGKILL)

@@ -1,8 +1,9 @@
-"""Measurement of files and folders, for a comparison between nodes. A program, not a module: the user's interpreter runs the file, so
-the file imports nothing of ranklaunch and stays with Python 3.7.
+"""Program that measures files and folders, for a comparison between nodes.
 
-Arguments: file for the outcome, paths. The outcome is JSON: for each path the number of files below, their bytes in sum, and a digest
-of their names below the path, in any order. Contents are not read. Ends with 78 if a path is missing or unreadable.
+The user's interpreter runs this file. So it imports nothing of ranklaunch and works with Python 3.7.
+
+Arguments: file for the outcome, paths. The outcome is JSON: for each path the number of files below it, the sum of their bytes, and a
+digest of their relative names that does not depend on the order. Contents are not read. Exits with 78 if a path is missing or unreadable.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from typing import Iterator, List, Tuple  # noqa: UP035 - Python 3.7
 
 def main(argv: List[str]) -> int:  # noqa: UP006 - Python 3.7
     outcome, paths = argv[0], argv[1:]
-    measured, wrong = {}, 0
+    measured, code = {}, 0
     for path in paths:
         try:
             measured[path] = measure(path)
@@ -22,10 +23,10 @@ def main(argv: List[str]) -> int:  # noqa: UP006 - Python 3.7
         except OSError as error:
             where = str(error.filename).rstrip("/")
             print(f"{path}: {error.strerror}{'' if where == path else f': {where}'}", file=sys.stderr, flush=True)
-            wrong = 78
-    if not wrong:
+            code = 78
+    if not code:
         save(outcome, measured)
-    return wrong
+    return code
 
 
 def measure(path: str) -> str:
@@ -38,7 +39,7 @@ def measure(path: str) -> str:
 
 
 def below(root: str) -> Iterator[Tuple[str, int]]:  # noqa: UP006 - Python 3.7
-    """(path below root, size) of each file; links are followed to files only, so that no folder is entered twice."""
+    """Yield (path below root, size) of each file. Links to folders are not followed, so that no folder is entered twice."""
     folders = [""]
     while folders:
         folder = folders.pop()

@@ -1,8 +1,9 @@
-"""Wait for all nodes of a Ray cluster; then the process becomes the program. A program, not a module: the user's interpreter runs the
-file, so the file imports nothing of ranklaunch and stays with Python 3.7.
+"""Program that waits for all nodes of a Ray cluster and then executes the user's program.
 
-Arguments: a file with the port of the head, the address of the head, with {port} for this port, number of nodes, seconds to wait, and
-the program, which gets the address as RAY_ADDRESS. Ends with 75 if a node has not joined in time.
+The user's interpreter runs this file. So it imports nothing of ranklaunch and works with Python 3.7.
+
+Arguments: file with the port of the head, address of the head with {port} for this port, number of nodes, seconds to wait, and the user's
+program, which gets the address as RAY_ADDRESS. Exits with 75 if a node has not joined in time.
 """
 
 import os
@@ -10,9 +11,9 @@ import sys
 import time
 
 LOOK_S = 0.1
-ALONE_LOOK_S = 0.02
-ALONE_S = 20.0
-SAY_S = 30.0
+ALONE_LOOK_S = 0.02  # for a cluster of one node
+ALONE_S = 20.0  # a cluster of one node is asked directly after this time
+NOTE_S = 30.0  # between notes about missing nodes
 
 
 def main(file, address, nodes, seconds, argv):
@@ -21,14 +22,14 @@ def main(file, address, nodes, seconds, argv):
     started = os.path.join(os.path.dirname(file), "ray_started")
     if nodes == 1 and await_own(started, min(seconds, ALONE_S)):
         os.execvp(argv[0], argv)
-    from ray._raylet import GcsClient  # no public call of Ray tells of nodes without starting a job
+    from ray._raylet import GcsClient  # Ray has no public call that lists nodes without starting a job
 
     began = last_note = time.monotonic()
     joined = []
     while True:
         try:
             joined = alive(GcsClient(address=address)) if not joined else alive(joined[0])
-        except Exception as error:  # the head is not there yet
+        except Exception as error:  # the head has not started yet
             joined, why = [], str(error).strip().splitlines()[:1]
         else:
             why = []
@@ -37,29 +38,32 @@ def main(file, address, nodes, seconds, argv):
             break
         now = time.monotonic()
         if now - began > seconds:
-            print(f"Ray has {len(names)} of {nodes} nodes after {now - began:.0f} s: {', '.join(names)} {''.join(why)}", flush=True)
+            joined_nodes = f"{len(names)} of {nodes} nodes have joined the Ray cluster after {now - began:.0f} s: {', '.join(names)}"
+            print(f"only {joined_nodes} {''.join(why)}; see Ray's output on the missing nodes", flush=True)
             return 75
-        if now - last_note > SAY_S:
+        if now - last_note > NOTE_S:
             last_note = now
-            print(f"waiting for nodes of Ray: {len(names)} of {nodes} have joined ({', '.join(names)})", flush=True)
+            print(f"waiting for nodes of the Ray cluster: {len(names)} of {nodes} have joined ({', '.join(names)})", flush=True)
         time.sleep(LOOK_S)
     os.execvp(argv[0], argv)
-    return 0  # never
+    return 0  # not reached
 
 
 def await_own(started, seconds):
-    """Wait until this node's ray_node.py has made a file. To ask Ray would need its import: half a
-    second of CPU that its own start needs. Return False if the file does not come in time."""
+    """Wait for the file that ray_node.py makes when this node has joined. Return False if it does not come in time.
+
+    Asking Ray itself would need its import: half a second of CPU, which Ray's start needs at the same time.
+    """
     deadline = time.monotonic() + seconds
     while not os.path.exists(started):
         if time.monotonic() > deadline:
-            return False  # other versions of Ray may print other words
+            return False  # another version of Ray may print another message
         time.sleep(ALONE_LOOK_S)
     return True
 
 
 def alive(client):
-    """Return the client, and the addresses of the nodes that live."""
+    """Return the client, and the sorted addresses of the living nodes."""
     nodes = client.get_all_node_info(timeout=5)
     return client, sorted(node.node_manager_address for node in nodes.values() if node.state == 0)
 

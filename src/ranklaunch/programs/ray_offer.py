@@ -1,8 +1,9 @@
-"""Program for writing a free port and a token for a Ray cluster into a file. The user's interpreter runs this program, so
-nothing of ranklaunch is imported, and the code stays with Python 3.7.
+"""Program that writes a port and a token for a Ray cluster into a file.
 
-Arguments: the file, the port (0: a free one), and on node 0 a folder for port and token in separate files, too. The
-file has both words on one line. All are for this user alone.
+The user's interpreter runs this file. So it imports nothing of ranklaunch and works with Python 3.7.
+
+Arguments: the file, the port (0: a free one), and on node 0 also a folder for two files with port and token. The first file has both on
+one line. Only this user can read the files.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import secrets
 import socket
 import sys
 
-FIRST, LAST = 20000, 31999  # below the ports that the kernel gives to clients
+FIRST, LAST = 20000, 31999  # below the kernel's range for ports of clients
 
 
 def main(path, port, folder=""):
@@ -20,7 +21,7 @@ def main(path, port, folder=""):
     write(path, f"{port} {token}\n")
     if folder:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, "ray_started"))  # of the round before
+            os.unlink(os.path.join(folder, "ray_started"))  # of an earlier start
         write(os.path.join(folder, "ray_port"), port)
         write(os.path.join(folder, "ray_token"), token)
 
@@ -31,7 +32,7 @@ def write(path, text):
 
 
 def free_port():
-    """Return a port on which nobody listens; if all that were tried are taken, the kernel's choice."""
+    """Return a free port between FIRST and LAST; one that the kernel chooses if 100 attempts find none."""
     for _ in range(100):
         port = FIRST + secrets.randbelow(LAST - FIRST + 1)
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""The configuration file that accelerate takes by itself."""
+"""Default configuration file of accelerate, read if the user names none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOME = Variable("home", ("HOME",), parse.text, "", "the user's folder", "image",
 
 
 def path(reader: Reader) -> str:
-    """Return the file, "" where there is none."""
+    """Return the path of the default configuration file, "" if none exists."""
     cache = _text(reader, HF_HOME) or join(_text(reader, CACHE) or "~/.cache", "huggingface")
     if re.match("~(/|$)", cache):
         cache = f"{_text(reader, HOME) or reader.account.home}{cache[1:]}"
@@ -24,5 +24,5 @@ def path(reader: Reader) -> str:
 
 
 def _text(reader: Reader, variable: Variable[str]) -> str:
-    """Return a variable's text, without a note of it in the plan."""
+    """Return a variable's text without recording it in the plan."""
     return next((candidate.value for candidate in reader.candidates(variable)), "")

@@ -1,8 +1,8 @@
 """A user's own configuration file of accelerate, with the platform's counts and addresses added.
 
-All other keys stay unchanged. A file with a contradiction to the job is refused, with the key and its value. Files are JSON, or the
-part of YAML that `accelerate config` writes: keys, one level of keys below a key without a value, and scalars with the meaning of
-PyYAML. Anything else is refused with its line, not guessed. Messages do not repeat the line: its value may be a secret.
+All other keys stay unchanged. A file that contradicts the job is refused, with the key and its value. Files are JSON, or the part of
+YAML that `accelerate config` writes: keys, one level of keys below a key without a value, and scalars with the meaning of PyYAML.
+Anything else is refused, not guessed. Such a message has the number of the line but not its text, which may hold a secret.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ranklaunch.showing import clipped
 
 Config = dict[str, Any]
 
-_COUNTS = ("num_machines", "num_processes", "main_process_ip", "main_process_port")  # the platform's, the same on all nodes
+_COUNTS = ("num_machines", "num_processes", "main_process_ip", "main_process_port")  # from the platform, the same on all nodes
 _PLACE = (*_COUNTS, "machine_rank")
 # With one of these options, accelerate ignores distributed_type.
 _WAYS = ("--multi_gpu", "--tpu", "--tpu_cluster", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm")
 _ONE_PROCESS = ("NO", "MULTI_CPU", False)  # NO without quotes is false in YAML
-_LAUNCHER, _OWN_NODE = "deepspeed_multinode_launcher", ("standard", "nossh")  # ways by which DeepSpeed's ranks are those of the node
+_LAUNCHER, _OWN_NODE = "deepspeed_multinode_launcher", ("standard", "nossh")  # values with which DeepSpeed starts the node's own ranks only
 
 _BLANK = re.compile(r"\s*(?:#.*)?|---")
 _LINE = re.compile(
@@ -40,7 +40,7 @@ _WORDS: Config = {
     "": None, "[]": [], "{}": {},
 }  # fmt: skip
 _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]*(?:[eE][-+][0-9]+)?)?")
-# Numbers in other forms, dates, and signs with a meaning of their own in YAML.
+# Numbers in other notations, dates, and characters with a special meaning in YAML.
 _UNCLEAR = re.compile(
     r"""[-+]?(?:0[box]?[0-9a-f_]+ | [0-9][0-9_]*(?::[0-9]+)*(?:\.[0-9_]*(?:e[-+][0-9]+)?)? | \.[0-9_]+(?:e[-+][0-9]+)? | \.(?:inf|nan))
     | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.* | << | = | [,\[\]{}\#&*!|>'"%@`].* | [-?:](?:\s.*)? | .*:(?:\s.*)? | .*\t.*""",
@@ -48,43 +48,44 @@ _UNCLEAR = re.compile(
 )
 
 
-def merged(job: Job, reader: Reader, path: str, where: str, ours: Config, options: set[str]) -> Config:
-    """Return the file's values with the values of this node. where: the file's name in messages. ours: all values without a file.
-    options:
-    accelerate's options given by the user."""
+def merged(job: Job, reader: Reader, path: str, where: str, job_values: Config, options: set[str]) -> Config:
+    """Return the file's values with the values of this node.
+
+    where: name of the file in messages. job_values: the values without a file. options: accelerate's options from the user.
+    """
     try:
-        theirs = _load(reader, path)
+        user_values = _load(reader, path)
     except (ValueError, RecursionError) as error:
         reader.problem(f"{where}: {error}")
-        return ours
-    for problem in _problems(job, theirs, options):
+        return job_values
+    for problem in _problems(job, user_values, options):
         reader.problem(f"{where} has {problem}")
-    values = {**theirs, **{name: value for name, value in ours.items() if name in _PLACE or theirs.get(name) is None}}
-    if ours["use_cpu"]:
+    values = {**user_values, **{name: value for name, value in job_values.items() if name in _PLACE or user_values.get(name) is None}}
+    if job_values["use_cpu"]:
         values["use_cpu"] = True
-    if theirs.get("distributed_type") in _ONE_PROCESS and job.world_size == 1:
-        values["distributed_type"] = ours["distributed_type"]  # one rank is started like many
-    if _needs_deepspeed_launcher(job, theirs, options):
-        config = theirs.get("deepspeed_config") or {}
+    if user_values.get("distributed_type") in _ONE_PROCESS and job.world_size == 1:
+        values["distributed_type"] = job_values["distributed_type"]  # a single rank is started in the same way as several
+    if _needs_deepspeed_launcher(job, user_values, options):
+        config = user_values.get("deepspeed_config") or {}
         values["deepspeed_config"] = {**config, _LAUNCHER: config.get(_LAUNCHER) or _OWN_NODE[0]}
-    _warn_of_replaced(reader, where, theirs, values)
+    _warn_of_replaced(reader, where, user_values, values)
     return values
 
 
-def _warn_of_replaced(reader: Reader, where: str, theirs: Config, values: Config) -> None:
+def _warn_of_replaced(reader: Reader, where: str, user_values: Config, values: Config) -> None:
     replaced = [
-        f"{name} {clipped(str(theirs[name]))}, in place of which stands {values[name]}"
+        f"{name} {clipped(str(user_values[name]))} by {values[name]}"
         for name in (*_COUNTS, "use_cpu")
-        if theirs.get(name) is not None and str(theirs[name]) != str(values[name])
+        if user_values.get(name) is not None and str(user_values[name]) != str(values[name])
     ]
     if replaced:
-        reader.warn(f"{where} has {', '.join(replaced)}: as this job has it")
+        reader.warn(f"{where}: this job's values replace {', '.join(replaced)}")
 
 
 def _load(reader: Reader, path: str) -> Config:
     text = reader.files.text(path, MOST_BYTES)
     if text is None:
-        msg = f"no such file, or none that can be read: expected accelerate's configuration at {path}"
+        msg = f"no such file, or it cannot be read: expected accelerate's configuration at {path}"
         raise ValueError(msg)
     values = loads(text, path)
     if not isinstance(values.get("deepspeed_config") or {}, dict):
@@ -93,35 +94,36 @@ def _load(reader: Reader, path: str) -> Config:
     return values
 
 
-def _problems(job: Job, theirs: Config, options: set[str]) -> Iterator[str]:
-    kind = theirs.get("distributed_type")
-    if theirs.get("compute_environment") not in (None, "LOCAL_MACHINE"):
-        yield f"compute_environment {theirs['compute_environment']}, by which each node would submit a job: expected LOCAL_MACHINE"
+def _problems(job: Job, user_values: Config, options: set[str]) -> Iterator[str]:
+    kind = user_values.get("distributed_type")
+    if user_values.get("compute_environment") not in (None, "LOCAL_MACHINE"):
+        yield f"compute_environment {user_values['compute_environment']}, with which each node would submit a job: expected LOCAL_MACHINE"
     if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection((*_WAYS, "--mpirun_hostfile")):
         yield (
-            f"distributed_type {kind}, with which accelerate starts one process on each node, which trains alone, where "
-            f"{job.world_size} ranks are planned: expected MULTI_GPU, which on CPUs starts ranks too (with use_cpu: true)"
+            f"distributed_type {kind}, but {job.world_size} ranks are planned: accelerate would start one process on each node, which "
+            f"trains alone: expected MULTI_GPU, on CPUs too (with use_cpu: true)"
         )
-    devices = str(theirs.get("gpu_ids") or "all").split(",")
+    devices = str(user_values.get("gpu_ids") or "all").split(",")
     if "--gpu_ids" not in options and devices != ["all"] and len(devices) < job.node.slots:
         wanted = f"{counted(job.node.slots, 'rank')} of this node need one each"
-        yield f"gpu_ids {clipped(str(theirs['gpu_ids']))}, which are {len(devices)}, where {wanted}: expected all"
-    launcher = (theirs.get("deepspeed_config") or {}).get(_LAUNCHER)
-    if _needs_deepspeed_launcher(job, theirs, options) and launcher not in (None, *_OWN_NODE):
+        yield f"gpu_ids {clipped(str(user_values['gpu_ids']))} ({counted(len(devices), 'device')}), but {wanted}: expected all"
+    launcher = (user_values.get("deepspeed_config") or {}).get(_LAUNCHER)
+    if _needs_deepspeed_launcher(job, user_values, options) and launcher not in (None, *_OWN_NODE):
         yield (
-            f"{_LAUNCHER} {launcher}, by which each of {len(job.nodes)} nodes would start the ranks of all: expected standard, or add "
+            f"{_LAUNCHER} {launcher}, with which each of {len(job.nodes)} nodes would start the ranks of all: expected standard, or add "
             f"--{_LAUNCHER} standard"
         )
 
 
-def _needs_deepspeed_launcher(job: Job, theirs: Config, options: set[str]) -> bool:
-    """Return True if DeepSpeed's default launcher, pdsh, would start the ranks of all nodes from each node."""
-    uses = "--use_deepspeed" in options or (theirs.get("distributed_type") == "DEEPSPEED" and not options.intersection(_WAYS))
-    return uses and job.has_peers and f"--{_LAUNCHER}" not in options
+def _needs_deepspeed_launcher(job: Job, user_values: Config, options: set[str]) -> bool:
+    """Return True if DeepSpeed's default launcher, pdsh, would start the ranks of all nodes on each node."""
+    by_file = user_values.get("distributed_type") == "DEEPSPEED" and not options.intersection(_WAYS)
+    uses_deepspeed = "--use_deepspeed" in options or by_file
+    return uses_deepspeed and job.has_peers and f"--{_LAUNCHER}" not in options
 
 
 def loads(text: str, path: str) -> Config:
-    """Parse a configuration, JSON or YAML by the end of its path as accelerate does. Raises ValueError."""
+    """Parse a configuration: JSON if the path ends in .json, else YAML, as accelerate does. Raises ValueError."""
     if not path.endswith(".json"):
         return _yaml(text)
     values = json.loads(text)
@@ -133,8 +135,8 @@ def loads(text: str, path: str) -> Config:
 
 def _yaml(text: str) -> Config:
     top: Config = {}
-    parent = ""  # a key without a value, which may go on below
-    level = ""  # indent of the keys below it
+    parent = ""  # key without a value; its own keys may follow
+    level = ""  # indent of the keys below the parent
     into = top
     for number, line in enumerate(text.splitlines(), 1):
         if _BLANK.fullmatch(line):
@@ -162,7 +164,7 @@ def _scalar(text: str, number: int) -> object:
     if _NUMBER.fullmatch(text):
         return float(text) if "." in text else int(text)
     if _UNCLEAR.fullmatch(text):
-        raise _refusal(number, "the value is not understood: put it into quotes where it is a text")
+        raise _refusal(number, "the value is not understood: put it into quotes if it is a text")
     return text
 
 

@@ -1,1 +1,1 @@
-"""Words of DeepSpeed's own launcher: options, choice of nodes and devices, files of variables."""
+"""Options of DeepSpeed's launcher, its choice of nodes and devices, and its files of variables."""

@@ -1,7 +1,7 @@
-"""Shell scripts with a launcher among their commands: they start ranks themselves.
+"""Shell scripts that start ranks themselves, by a launcher among their commands.
 
-Such a script runs once on each node. Variables replace a person's entries in the script: the number of nodes, the index
-of this one, and the address of node 0.
+Such a script runs once on each node. It gets variables for the values that a person would otherwise write into the script: the number of
+nodes, the index of this node, and the address of node 0.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ranklaunch.files import Files, absolute, text_of
 
 @dataclass(frozen=True)
 class Script:
-    """Shell script for starting ranks.
+    """Shell script that starts ranks.
 
-    path: in the user's spelling. commands: commands that start ranks, each once per spelling. env: variables for the
-    script. unset: variables not to be inherited.
+    path: as the user wrote it. commands: commands that start ranks, without duplicates. env: variables to add for the script. unset: names
+    of variables to remove.
     """
 
     path: str
@@ -41,12 +41,12 @@ class Script:
         return self.starts[0].name
 
     def wrong(self, place: Place) -> str:
-        """Return why no launcher in it starts this node's ranks of the job, as the end of a sentence; "" if one does, or nobody knows."""
+        """Return why no launcher of the script starts this node's ranks, as the end of a sentence; "" if one does, or if unknown."""
         reasons = [place_conflicts.reason(start, place) for start in self.starts]
         return reasons[0] if all(command.reached for command in self.commands) and all(reasons) else ""
 
     def shows_when_it_runs(self, place: Place) -> bool:
-        """Return True if only the run shows whether its launchers start this node's ranks of a job of several nodes."""
+        """Return True for a job of several nodes if only the run shows that the script's launchers start this node's ranks."""
         if place.nodes < 2 or self.wrong(place):
             return False
         return any(
@@ -55,7 +55,7 @@ class Script:
 
 
 def starts(program: Program, env: Mapping[str, str], cwd: str, files: Files) -> Sequence[Start]:
-    """Return the commands of a shell script, or of a shell's -c, that start ranks; none for another program. env: of the script."""
+    """Return the commands that start ranks in a shell script or in a shell's -c; [] for another program. env: environment of the script."""
     path, *args = _file(program) or [""]
     text = text_of(files, absolute(path, cwd), starters.MOST_BYTES) if path else ""
     if not path and program.name in SHELLS:
@@ -66,24 +66,27 @@ def starts(program: Program, env: Mapping[str, str], cwd: str, files: Files) -> 
 
 
 def source(job: Job, reader: Reader) -> str:
-    """Return the text of the shell script that the program is, "" for another program, or a script that cannot be read."""
+    """Return the text of the program if it is a shell script, "" for another program or an unreadable script."""
     path, *_ = _file(job.program) or [""]
     return text_of(reader.files, absolute(path, job.folder or reader.cwd), starters.MOST_BYTES) if path else ""
 
 
 def find(job: Job, reader: Reader, known: Starters, text: str, env: dict[str, str]) -> Script | None:
-    """Return the program as a script, if it starts ranks. job: with the slots of the platform. env: variables for the script."""
+    """Return the program as a script that starts ranks, None if it starts none.
+
+    job: with the slots of the platform. known: table of commands. text: text of the script. env: variables to add for the script.
+    """
     path, *args = _file(job.program)
-    # What the script reads stays as it is: the script was written for the platform's value.
-    stays = {*env, *re.findall(r"\$\{?(\w+)", text)}.difference(only_secrets(reader.env))
-    unset = tuple(name for name in misleading(reader.env) if name not in stays)
+    # Variables that the script reads are kept: the script was written for the platform's values.
+    kept = {*env, *re.findall(r"\$\{?(\w+)", text)}.difference(only_secrets(reader.env))
+    unset = tuple(name for name in misleading(reader.env) if name not in kept)
     inherited = {name: value for name, value in reader.env.items() if name not in unset}
     commands = tuple(known.in_script(text, {**inherited, **env}, args, reader.env, reader.files, job.folder or reader.cwd))
     return Script(path, commands, env, unset) if commands else None
 
 
 def _file(program: Program) -> Sequence[str]:
-    """Return a shell script and its arguments, nothing if the shell's commands are not in a file."""
+    """Return a shell script and its arguments; () if the program is no shell, or its commands are not in a file."""
     if program.is_shell:
         return (program.path, *program.args)
     return starters.file_of(program.args) if program.name in SHELLS else ()

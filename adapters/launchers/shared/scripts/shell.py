@@ -1,18 +1,18 @@
-"""Simple commands of a shell script, in order, with the values of parameters known before the script runs.
+"""Simple commands of a shell script, in order, with parameters replaced by their values if these are known before the run.
 
     N=2; if test -e x; then exec torchrun --nnodes $N --master_port "$(port)" $(more); fi
 
 has two commands: `test -e x`, and `exec torchrun --nnodes 2 --master_port PIECE UNKNOWN`. Both stand in a condition, so neither is
-reached for sure. A command with a variable set by a condition, loop or function is yielded once for each value of the variable.
+certain to run. If a condition, loop or function sets a variable, a command with it is yielded once for each value of the variable.
 
 Limits:
 - UNKNOWN (any number of words): $(...), backticks, ${NAME%x}, arguments after `shift` or `set -- ARGS`. PIECE (a part of one word): the
   same within quotes, $((...)), and variables of the shell itself ($RANDOM, $?). $(which X) and $(command -v X) are X; $(hostname) is
   HOSTNAME.
-- Values set by a subshell hold behind the subshell too. Of the values of a variable the last eight count.
+- Values set in a subshell also hold after the subshell. Only the last eight values of a variable count.
 - A here-document without its last line is read as commands.
-- "$*" and an array's name alone are all of its items. The default in ${NAME:-DEFAULT} is divided into words, even in quotes.
-- Not seen: empty words, brackets more than five deep.
+- "$*", and an array's name without an index, are all items. The default in ${NAME:-DEFAULT} is split into words, even in quotes.
+- Ignored: empty words, brackets more than five deep.
 - The text of an `eval` is read, but no `eval` within this text.
 """
 
@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 from ranklaunch.adapters.launchers.shared.user_options import HOSTNAME, PIECE, UNKNOWN
 
-_NEXT = "\x1f"  # in a value: begins the next item of an array, or the next word of text that a shell splits
-_MOST = 1_000_000  # characters of all values that are put into words; later ones are UNKNOWN
-_MOST_DEPTH = 2  # of $(...) within $(...)
-_MOST_VALUES = 8  # of a variable that conditions set
+_NEXT = "\x1f"  # in a value: separator before the next item of an array, or before the next word of text that a shell splits
+_MOST = 1_000_000  # characters of all expanded values together; later values are UNKNOWN
+_MOST_DEPTH = 2  # levels of $(...) within $(...)
+_MOST_VALUES = 8  # values of a variable that conditions set
 
 _BLOCKS = ("if", "while", "until", "case", "{")
 _OPENING = (*_BLOCKS, "for", "select")
@@ -44,7 +44,7 @@ _SET_BY_SHELL = re.compile(
     r"REPLY|DIRSTACK|GROUPS|EPOCH\w+|_|[0?$!#-]"
 )
 
-# Quotes and brackets match also where what closes them is missing: nothing is tried twice, so that no text takes long.
+# Quotes and brackets also match without their closing character: no text is matched twice, so no script takes long.
 _PARENTHESES, _BRACES = r"\([^)]*\)?", r"\{[^}]*\}?"
 for _ in range(4):
     _PARENTHESES = rf"""\((?:[^()'"\\]+|\\.|'[^']*'?|"(?:[^"\\]+|\\.)*"?|{_PARENTHESES})*\)?"""
@@ -52,7 +52,7 @@ for _ in range(4):
 _WITHIN_QUOTES = rf"""(?:[^"\\$`]+|\\.|`[^`]*`?|\$(?:{_PARENTHESES}|{_BRACES})?)*"""
 _WORD = rf"""(?:[^\s\\'"$`;&|()<>]+|\\.?|'[^']*'?|"{_WITHIN_QUOTES}"?|`[^`]*`?|\$(?:{_PARENTHESES}|{_BRACES})?)+"""
 _ITEMS = rf"(?:(?<=[\s(])\#[^\n]*|\s+|[;&|(<>]|{_WORD})*"
-_PATTERN = r"(?:(?:\s|\#[^\n]*\n)*\(?[^()\s#][^()\n]{0,500}\))?"  # of a case
+_PATTERN = r"(?:(?:\s|\#[^\n]*\n)*\(?[^()\s#][^()\n]{0,500}\))?"  # pattern of a case
 _TOKEN = re.compile(
     rf"""
   (?P<skipped> [^\S\n]+ | (?<![^\s;&|()])\#[^\n]*
@@ -80,9 +80,12 @@ _IN_BRACES = re.compile(r"\{(\w+|[@*])(?:\[[@*]\])?(?:(:?[-=])(.*))?\}", re.DOTA
 
 
 class Command(NamedTuple):
-    """A command of a script. reached: in no condition, loop or function. judged: the script looks at its exit status: it is a condition
-    itself, && or || follows, or the next command tests, stores or returns its exit status. piped: the shell takes the exit status of
-    another command of the same pipeline. background: & stands behind it."""
+    """Command of a script.
+
+    reached: True outside of conditions, loops and functions. judged: the script reads its exit status: the command is a condition, && or
+    || follows, or the next command tests, stores or returns the exit status. piped: the shell takes the exit status of another command of
+    the same pipeline. background: & follows the command.
+    """
 
     words: tuple[str, ...]
     reached: bool
@@ -92,12 +95,12 @@ class Command(NamedTuple):
 
 
 def commands(text: str, env: Mapping[str, str] | None, args: Sequence[str] | None) -> Iterator[Command]:
-    """Read a script. env, args: environment and arguments when it starts; None if unknown."""
+    """Yield the commands of a script. env, args: environment and arguments at the start of the script; None if unknown."""
     return _Shell(env, args).commands(text)
 
 
 def _without_documents(text: str) -> str:
-    """Remove the lines of here-documents."""
+    """Return the text without the lines of here-documents."""
     lines = [line.lstrip("\t") for line in text.split("\n")]
     whole_lines = set(lines)
     kept: list[str] = []
@@ -113,23 +116,23 @@ def _without_documents(text: str) -> str:
 
 
 class _Shell:
-    """A shell that knows values of parameters, and runs nothing. In an array, _NEXT stands before each item."""
+    """Shell that expands parameters and runs nothing. In the value of an array, _NEXT stands before each item."""
 
     def __init__(self, env: Mapping[str, str] | None, args: Sequence[str] | None) -> None:
         every = _NEXT + _NEXT.join(args or ())
         self._args = None if args is None else {"@": every, "*": every, **{str(at): arg for at, arg in enumerate(args, 1)}}
         self._env = env
-        self._assigned: dict[str, list[str | None]] = {}  # values that a variable may have, the newest last
-        self._rest = _MOST
-        self._level = 0  # conditions, loops and functions that are open
-        self._asked = False  # the command depends on a test or on a failure before && or ||
+        self._assigned: dict[str, list[str | None]] = {}  # possible values of each variable, the newest last
+        self._rest = _MOST  # characters that may still be expanded
+        self._level = 0  # number of open conditions, loops and functions
+        self._conditional = False  # the command runs only after a test (&&) or after a failure (||)
         self._in_eval = False
-        self._nth = 0  # which of its values each variable has, counted from the newest
-        self._most = 1  # values that a variable of the command has
-        self._condition = False  # from if, while or until to then or do
-        self._pipeline: list[Command] = []  # the last one, whose exit status the next command may look at
+        self._nth = 0  # index of the current value of each variable, counted from the newest
+        self._most = 1  # highest number of values of a variable in the command
+        self._condition = False  # True between if, while or until and then or do
+        self._pipeline: list[Command] = []  # the last pipeline, whose exit status the next command may read
         self._in_pipeline = False
-        self._inner: list[str] = []  # texts of $(...) in the command
+        self._inner: list[str] = []  # texts of $(...) in the current command
         self._depth = 0
 
     def commands(self, text: str) -> Iterator[Command]:
@@ -150,14 +153,14 @@ class _Shell:
         yield from self._flush()
 
     def _end(self, words: list[str], operator: str) -> Iterator[Command]:
-        """Yield the pipeline before this command, and keep this one until it is known whether the script looks at its exit status."""
+        """Yield the commands of the previous pipeline. Keep this command until the next one shows if the script reads its exit status."""
         if not words:
             return
         if not self._in_pipeline:
             yield from self._flush(judged=_reads_status(words))
-        asked, before = self._asked, self._pipeline
+        conditional, before = self._conditional, self._pipeline
         self._pipeline, self._inner = [], []
-        commands = [*self._run(words, not (self._level or asked))]
+        commands = [*self._run(words, not (self._level or conditional))]
         for text in dict.fromkeys(self._inner):
             commands += self._commands_in(text)
         judged = self._condition or operator in ("&&", "||")
@@ -168,9 +171,10 @@ class _Shell:
             for each in commands
         ]  # fmt: skip
         self._in_pipeline = operator == "|"
-        self._asked = operator == "||" or (operator == "&&" and (asked or words[0] in _TESTS))
+        self._conditional = operator == "||" or (operator == "&&" and (conditional or words[0] in _TESTS))
 
     def _flush(self, *, judged: bool = False) -> Iterator[Command]:
+        """Yield the commands of the last pipeline. judged: the script reads its exit status."""
         pipeline, self._pipeline = self._pipeline, []
         for command in pipeline:
             yield command._replace(judged=command.judged or judged)
@@ -181,11 +185,11 @@ class _Shell:
             return []
         shell = _Shell(self._env, None)
         shell._args, shell._assigned, shell._rest = self._args, {**self._assigned}, self._rest
-        shell._level, shell._asked, shell._depth = self._level, self._asked, self._depth + 1
+        shell._level, shell._conditional, shell._depth = self._level, self._conditional, self._depth + 1
         return [*shell.commands(text)]
 
     def _run(self, sources: list[str], reached: bool) -> Iterator[Command]:
-        """Yield a command for each value of its variables, or take in what one of the shell's own changes."""
+        """Yield a command once for each value of its variables. Apply builtins and assignments to the state, without yielding them."""
         self._nth, self._most = 0, 1
         done: set[tuple[str, ...]] = set()
         command = list(itertools.dropwhile(_ASSIGNMENT.match, sources))
@@ -196,12 +200,12 @@ class _Shell:
         for words in self._variants(command):
             if words[:1] == ["eval"]:
                 yield from self._eval(" ".join(words[1:]), reached)
-            elif words and not self._takes_in(words) and tuple(words) not in done:
+            elif words and not self._apply(words) and tuple(words) not in done:
                 done.add(tuple(words))
                 yield Command(tuple(words), reached)
 
-    def _takes_in(self, words: list[str]) -> bool:
-        """Take in what one of the shell's own commands changes. Return False for another command."""
+    def _apply(self, words: list[str]) -> bool:
+        """Apply a builtin that changes variables or arguments. Return False for another command."""
         if words[0] in ("source", "."):
             self._forget()
         elif words[0] in _SETS_NAMES:
@@ -236,7 +240,7 @@ class _Shell:
             self._in_eval = False
 
     def _get(self, name: str) -> str | None:
-        """Return a value, None for a parameter that is not set."""
+        """Return the current value of a parameter, None if unset."""
         if name in self._assigned:
             values = self._assigned[name]
             self._most = max(self._most, len(values))
@@ -252,7 +256,7 @@ class _Shell:
         return value if self._rest > 0 else UNKNOWN
 
     def _assign(self, word: str, certain: bool) -> None:
-        """Assign the value of NAME=VALUE, NAME+=VALUE or NAME=(ITEMS); do nothing for another word."""
+        """Assign the value of NAME=VALUE, NAME+=VALUE or NAME=(ITEMS); do nothing for another word. certain: forget earlier values."""
         assignment = _ASSIGNMENT.match(word)
         if not assignment:
             return
@@ -270,15 +274,15 @@ class _Shell:
         self._assigned[name] = [*dict.fromkeys(known)][-_MOST_VALUES:]
 
     def _values(self, name: str) -> list[str | None]:
-        """Return the values that a parameter may have, the newest last."""
+        """Return the possible values of a parameter, the newest last."""
         return self._assigned[name] if name in self._assigned else [self._get(name)]
 
     def _forget(self) -> None:
-        """Take each variable as unknown until it is assigned again."""
+        """Mark every variable as unknown until its next assignment."""
         self._env, self._assigned = None, {}
 
     def _words(self, sources: Iterable[str]) -> list[str]:
-        """Return the words that a shell makes of those in its source, without empty ones."""
+        """Return the words after the shell's expansion and splitting, without empty words."""
         return list(filter(None, _NEXT.join(map(self._expand, sources)).split(_NEXT)))
 
     def _expand(self, source: str, quoted: bool = False) -> str:
@@ -294,7 +298,7 @@ class _Shell:
         return text.replace(UNKNOWN, PIECE) if quoted else text
 
     def _of_command(self, source: str) -> str:
-        """Return what $(...), $((...)), `...` or $'...' stands for, as far as it is known."""
+        """Return the value of $(...), $((...)), `...` or $'...'; PIECE or UNKNOWN if it is not known before the run."""
         named = _NAMED.fullmatch(source)
         if named:
             return named[1]
