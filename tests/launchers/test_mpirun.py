@@ -67,7 +67,7 @@ def test_a_place_for_keys_that_cannot_be_written(job: MakeJob) -> None:
     (started.folder / "file").write_text("")
     started.start("sh", "-c", "true", env=own(started, RANKLAUNCH_RUN_DIR=str(started.folder / "file" / "run")))
     assert [node.popen.wait(ATTEMPT_S) for node in started.nodes] == [78, 78], started.words()
-    assert all("RANKLAUNCH_RUN_DIR names another place" in node.verdict["reason"] for node in started.nodes)
+    assert all("set RANKLAUNCH_RUN_DIR to another folder" in node.verdict["reason"] for node in started.nodes)
 
 
 def test_values_reach_another_host_unchanged(job: MakeJob) -> None:

@@ -432,7 +432,7 @@ def test_an_interrupt_of_all_nodes_is_each_ones_first(as_process: Starter, tmp_p
     jobs[1].send(signal.SIGINT)
     jobs[0].out.wait_for("saving")
     jobs[0].send(signal.SIGINT)
-    jobs[0].err.wait_for("SIGINT: stopping already; a second SIGINT ends everything at once, whatever is being saved")
+    jobs[0].err.wait_for("SIGINT: stopping already; a second SIGINT kills everything at once, even while a checkpoint is being saved")
     may_end.touch()
     assert check_same(jobs, 130)["reason"] == "node 1 (127.0.0.2): stopped by SIGINT"
     assert all("saved" in job.out.text for job in jobs)

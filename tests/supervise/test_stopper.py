@@ -179,7 +179,7 @@ def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch)
     killed = {pid: at for at, pid, number in reversed(world.sent) if number == 9}
     assert killed.keys() == {CHILD.pid, NEXT.pid}
     assert max(killed.values()) <= 3
-    assert world.said == ["torchrun does not end without ranks: SIGKILL"]
+    assert world.said == ["torchrun does not end although no rank is left: SIGKILL"]
 
 
 def test_a_launcher_that_has_not_heard_is_told_once_more(monkeypatch: pytest.MonkeyPatch) -> None:

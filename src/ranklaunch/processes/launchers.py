@@ -259,7 +259,7 @@ class Launchers:
             self._on_end_below_killer(child, rank)
         elif rank.code and child.launcher.ENDS_RANKS:
             self._attempt.logs.hush()
-            self._attempt.fold_victims(told=True)
+            self._attempt.fold_victims(at_once=True)
             self._attempt.companions.died(child, rank)
             self._loop.after(SAYS_S, self._says_nothing, child)
 
@@ -305,7 +305,7 @@ class Launchers:
         child.failing = True
         self.failing_since = self.failing_since or self._loop.clock()
         self._attempt.logs.hush()
-        self._attempt.fold_victims(told=True)
+        self._attempt.fold_victims(at_once=True)
         self._attempt.record.event("failing", name=child.process.name)
         plan, ending = self._attempt.plan, replace(failed(1, reason), at=self._loop.clock())
         self._attempt.companions.deciding(replace(ending, pid=child.identity.pid))
@@ -349,7 +349,7 @@ class Launchers:
         if self._goes_on(child):
             carried = child.launcher.CARRIERS
             ranks = self._attempt.stopper.carried() if carried else tree.generation(child.identity.pid, child.launcher.DEPTH)
-            self._attempt.stopper.tell(rank for rank in ranks if rank not in self._told)
+            self._attempt.stopper.signal_early(rank for rank in ranks if rank not in self._told)
             self._told.update(ranks)
             if carried:  # a node that is slow starts its ranks after that
                 self._loop.after(LOOK_AT_LAUNCHER_S, self._tell_ranks, child)
