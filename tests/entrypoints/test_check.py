@@ -104,7 +104,7 @@ def test_the_program_is_where_plan_looks_for_it(train: Path, tmp_path: Path, mon
 def test_a_whole_command_as_one_word_is_told_so() -> None:
     found = helpers.call("check", *OWN, "--", "python train.py", env={"PATH": os.environ["PATH"]})
     assert "program 'python train.py': no such file" in found.out
-    assert "; it has a space in it: no quotes stand around a whole command" in found.out
+    assert "; the name contains a space: do not quote a whole command" in found.out
 
 
 def test_options_behind_the_program_are_a_note(train: Path, tmp_path: Path) -> None:

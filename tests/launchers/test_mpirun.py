@@ -165,10 +165,10 @@ def test_what_ranks_leave_behind_does_not_hold_up_the_end(job: MakeJob, nodes: i
     assert started.end(0)["outcome"] == "succeeded"
     assert sorted(re.findall(r"rank (\d) done", started.nodes[0].out)) == [str(rank) for rank in range(nodes)]
     for node, left in zip(started.nodes, re.findall(r"left \d+", started.nodes[0].out)):
-        assert "have ended; what they left holds their pipes: " in node.err, left
+        assert "have ended, but orphans hold their pipes: " in node.err, left
         assert "echo left" in node.err
         (note,) = node.verdict["notes"]
-        assert note.startswith("ended what the program had left: ")
+        assert note.startswith("ended processes that the program left behind: ")
         assert note.endswith("by SIGKILL" if stubborn else "by SIGTERM")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ranklaunch.processes.children import Child
-from ranklaunch.processes.orphans import Leftovers, apart_from
+from ranklaunch.processes.orphans import Leftovers, groups_below
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.record import now
 from ranklaunch.system import bounded, tree
@@ -59,7 +59,7 @@ def test_when_the_ranks_end(ranklaunch: Starter, code: int, stubborn: list[str])
         check_end(job, "failed", 42, culprit={"exit_code": 42}, timeout=30)
     assert ("SIGKILL" in job.err.text) == bool(stubborn)
     notes = " ".join(job.verdict["notes"])
-    assert ("ended what the program had left: " in notes) == (code == 0)
+    assert ("ended processes that the program left behind: " in notes) == (code == 0)
     assert all((f"{pid} (" in notes) == (code == 0) for pid in _told(job))
     assert ("family.py" in notes, "by SIGKILL" in notes) == (code == 0, code == 0 and bool(stubborn))
 
@@ -71,7 +71,7 @@ def _told(job: Job) -> list[str]:
 def test_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = {parent: [(parent + 1, tree.Entry(parent, "S", start=1))] for parent in range(1, 5000)}
     monkeypatch.setattr(tree, "by_parent", lambda: chain)
-    assert len(apart_from(1, own=(), carriers=()).left) == len(apart_from(1, own=(2,), carriers=()).ranks) + 1 == 4999
+    assert len(groups_below(1, own=(), carriers=()).orphans) == len(groups_below(1, own=(2,), carriers=()).ranks) + 1 == 4999
 
 
 def test_what_ends_by_itself_is_not_told(as_pid_1: Starter) -> None:
@@ -374,7 +374,7 @@ def test_what_ranklaunch_runs_for_itself_was_not_left_by_the_program() -> None:
         killed: dict[int, str] = {}
         leftovers = Leftovers(Reaped(killed), Loop(), lambda text: None, 1.0)  # type: ignore[arg-type]
         killed.update({helper: "SIGTERM", left.pid: "SIGTERM"})
-        assert list(leftovers.notes) == [f"ended what the program had left: {left.pid} (sleep 61) by SIGTERM"]
+        assert list(leftovers.notes) == [f"ended processes that the program left behind: {left.pid} (sleep 61) by SIGTERM"]
     finally:
         os.close(readable)
         left.kill()

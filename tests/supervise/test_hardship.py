@@ -201,4 +201,4 @@ def test_a_proc_of_another_namespace(as_process: Starter) -> None:
     job = as_process.spawn(2, child("exits.py"), 42, "--rank", 1, outside=("unshare", "--pid", "--fork"))
     assert job.end() == 42
     assert "warning: /proc does not show this container's processes" in job.err.text
-    assert "what the program has left" not in job.err.text
+    assert "processes that the program left behind" not in job.err.text

@@ -34,7 +34,7 @@ class World:
         monkeypatch.setattr(stop.tree, "has_children", lambda: True)
         monkeypatch.setattr(tree, "is_dead", lambda pid: False)
         monkeypatch.setattr(tree, "state", lambda process: "S")
-        monkeypatch.setattr(stop, "unread", lambda clock: None)
+        monkeypatch.setattr(stop, "watch_backlog", lambda clock: None)
         self.services: list[Any] = []
         self.needed_until = 0.0
         self._leaders = leaders

@@ -182,7 +182,7 @@ class Attempt:
     def _launch(self) -> None:
         """Start services, wait for the ports of other nodes, then start the ranks or their launcher."""
         self.phases.require()
-        self.children.give(self._own_variables())
+        self.children.set_variables(self._own_variables())
         self.launched_at = self.loop.clock()
         outputs = self.plan.outputs
         if outputs:

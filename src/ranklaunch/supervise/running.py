@@ -14,7 +14,7 @@ from ranklaunch.evidence.collection import Taking
 from ranklaunch.hangs.monitor import Watching
 from ranklaunch.hangs.pace import Pacing
 from ranklaunch.plan.model import PROGRAM, Plan
-from ranklaunch.processes.program_end import Whole
+from ranklaunch.processes.program_end import ProgramEnd
 from ranklaunch.restarts import cleaning, round_facts
 from ranklaunch.restarts.cleaning import Held
 from ranklaunch.supervise import judge
@@ -81,7 +81,7 @@ class Running:
     def program_ended(self, go_on: Callable[[], None]) -> None:
         """Call go_on once the work of a program that ended with 0 is done; fail the job if the work
         is unfinished."""
-        Whole(self._attempt).complete(go_on)
+        ProgramEnd(self._attempt).complete(go_on)
 
     def keeps_node(self) -> str:
         """Return the reason for which this node has succeeded with node 0, "" for none.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ranklaunch.processes.children import LEADING, LONE_S, SERVICE, Child, Lone, Spared, note, unread, wake
+from ranklaunch.processes.children import LEADING, LONE_S, SERVICE, Child, Lone, Spared, note, wake, watch_backlog
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
@@ -25,7 +25,7 @@ from ranklaunch.system.tree import Hearing, heard_behind, is_to_outlast
 
 if TYPE_CHECKING:
     from ranklaunch.evidence.stack_signals import Aborts
-    from ranklaunch.processes.pipe_backlog import Unread
+    from ranklaunch.processes.pipe_backlog import PipeBacklog
 
 LEADERS_SHARE = 0.8  # share of the grace before all other processes are signalled too
 SPARED_SHARE = 0.5  # last share of the grace, at whose begin spared ranks are signalled at the latest: see Spared
@@ -180,8 +180,8 @@ class Stopper:
     grace_s: seconds for the whole stop.
 
     Leaders are signalled first, and services once the leaders are gone. Services that outlast all
-    ranks stay as long as other nodes have ranks to end. unread: pipes with output of the program,
-    once the program has ended. killed: processes that got SIGKILL; stuck: those of them that still live.
+    ranks stay as long as other nodes have ranks to end. backlog: unread output of the program in pipes of
+    filters, once the program has ended. killed: processes that got SIGKILL; stuck: those of them that still live.
     """
 
     def __init__(self, loop: Loop, grace_s: float, children: Started, nodes: Peers, say: Callable[[str], None]) -> None:
@@ -198,7 +198,7 @@ class Stopper:
         self.killed: set[tree.Identity] = set()
         self._signalled_all = self._carrying = self._gave_up = False
         self._resting = False  # some processes have been signalled, the rest not yet
-        self.unread: Unread | None = None
+        self.backlog: PipeBacklog | None = None
         self._signaller = Signaller(loop.clock, children)
         self._next_look: Timer | None = None
         self._lone = Lone(loop.clock, grace_s)
@@ -274,9 +274,9 @@ class Stopper:
         if not self._resting:
             self._timers.append(self._loop.after(LONE_S, self._kill_lasting))
         services = [] if self._resting else list(self._services())
-        self.unread = self.unread or unread(self._loop.clock)
+        self.backlog = self.backlog or watch_backlog(self._loop.clock)
         now = self._loop.clock()
-        self._resting = self._signaller.signal_below(os.getpid()) or bool(self.unread and self.unread.is_read())
+        self._resting = self._signaller.signal_below(os.getpid()) or bool(self.backlog and self.backlog.is_read())
         for child in services:
             note(child, signal.SIGTERM, now)
         if not self._resting:

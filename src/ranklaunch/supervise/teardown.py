@@ -93,8 +93,8 @@ class Teardown:
         attempt.loop.after(OWN_WORDS_S, self._remember)
         attempt.loop.run_until(attempt.stopper.done)
         attempt.stopper.finish()
-        if attempt.stopper.unread and attempt.stopper.unread.found:
-            attempt.children.hear_out()
+        if attempt.stopper.backlog and attempt.stopper.backlog.found:
+            attempt.children.take_filtered_output()
         for process in attempt.stopper.stuck:
             if process not in tree.refused:  # notes of the verdict name the refused ones
                 attempt.logs.say_at_end(
