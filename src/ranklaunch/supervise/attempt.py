@@ -547,7 +547,7 @@ class Phases:
         if self.plan.rounds:
             from ranklaunch.restarts import cleaning
 
-            self.shared = cleaning.there()
+            self.shared = cleaning.shared_memory_content()
         processes = {process.argv[0]: process for process in (*self.plan.services, *self.plan.processes)}
         missing = []
         looks: list[Callable[[], None]] = [partial(require_program, self.plan)]
