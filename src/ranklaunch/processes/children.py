@@ -78,7 +78,7 @@ class Children:
     def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
         """Return the launchers' ranks that have ended with 0 by themselves.
 
-        Not included: announced ranks, and ranks of a launcher that kills its remaining ranks; those are reported at their end.
+        Not included: announced ranks, and ranks of a launcher that kills its remaining ranks. Both are reported at their end.
         """
         by_files = (child for child in (*self.ended, *self.running.values()) if not (child.announced or child.launcher.kills_ranks))
         return [Finish(node, end.rank, wall(end.ended_at)) for child in by_files if child.below for end in child.below.finished]
@@ -313,7 +313,7 @@ class Child:
         self.died_at: float | None = None  # noted by the handler of SIGCHLD, monotonic seconds
         self.told: list[int] = []
         self.told_at: float | None = None
-        self.sent_at: list[float] = []  # when each of `told` was sent, monotonic seconds
+        self.sent_at: list[float] = []  # time of each signal in `told`, monotonic seconds
         self.reader: PipeReader | None = None
         self.pidfd = -1
         self.said: bytes | None = None
@@ -373,7 +373,7 @@ class Child:
         return self.reported_at is not None and (self.told_at is None or self.reported_at < self.told_at)
 
     def says_failing(self, output: bytes) -> bool:
-        """Return True if the launcher's output says that it ends its ranks after a failure of one."""
+        """Return True if the launcher's output announces the end of its ranks after the failure of one."""
         patterns = self.launcher.ENDS_RANKS
         matches = [match.groupdict() for pattern in patterns for match in re.finditer(pattern.encode(), output, re.MULTILINE)]
         own_pid = str(self.own_pid).encode() if self.own_pid else None
@@ -431,7 +431,8 @@ class Child:
         return tree.generation(self.identity.pid, self.launcher.DEPTH) if known is None else known
 
     def left(self) -> list[tree.Identity]:
-        """Return the launcher's living ranks; while not all are known, all processes at the depth of ranks, unless others are there."""
+        """Return the launcher's living ranks; while not all are known, all processes at the depth of ranks, unless the launcher started
+        other processes there too."""
         ranks = self.ranks()  # also finds new ranks
         known = not self.below or self.below.knows_all or self.below.beside()
         return ranks if known else tree.generation(self.identity.pid, self.launcher.DEPTH)

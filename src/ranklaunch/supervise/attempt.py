@@ -371,7 +371,7 @@ class Attempt:
             self._complete()
 
     def _complete(self) -> None:
-        """Handle the end of all processes with 0. Ranks that they started may still be at work: those are waited for first."""
+        """Handle the end of all processes with 0. Ranks started by them may still be at work, and are waited for first."""
         is_rank = self.plan.job.program.is_python and self.plan.runs != PROGRAM
         if is_rank or not (tree.has_children() or self.teardown.has_records()):
             self._succeed()

@@ -130,7 +130,7 @@ class Record:
 
     @property
     def is_gone(self) -> bool:
-        """True if somebody removed or moved the events and the logs beside them."""
+        """True if the events file was removed or moved, and the logs beside it most likely too."""
         try:
             return self._events >= 0 and not os.path.samestat(os.fstat(self._events), os.stat(os.path.join(self.folder, folders.EVENTS)))
         except OSError:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ranklaunch.processes.pipe_backlog import PipeBacklog
 
 LEADERS_SHARE = 0.8  # share of the grace before all other processes are signalled too
-SPARED_SHARE = 0.5  # last share of the grace, at whose begin spared ranks are signalled at the latest: see Spared
+SPARED_SHARE = 0.5  # share of the grace that is left when spared ranks are signalled at the latest: see Spared
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
 LOOK_S = 0.25  # between looks at launchers' ranks, and at programs in shells
 LEAST_S = 1.0  # least time for a stop, if ranks have spent the grace before the stop began
