@@ -506,7 +506,8 @@ def test_a_launcher_that_is_too_old_is_not_started(package: str, code: int, trai
 def check_too_old(found: int, said: str, code: int, package: str, folder: Path) -> None:
     assert found == code, said
     if code:
-        assert f"{package.partition('-')[2]}, to which {folder}/venv/bin/" in said
+        assert f": {folder}/venv/bin/" in said
+        assert f" is of {package.replace('-', ' ')}, which is too old: " in said
         assert "is too old: " in said
 
 
