@@ -264,7 +264,7 @@ def no_texts(folder: Path) -> Iterator[tuple[Path, str]]:
     yield Path(os.devnull), "a device, not a regular file"
     yield latin, "not UTF-8 text: invalid continuation byte at byte 3"
     yield wide, "not UTF-8 text: invalid start byte at byte 0"
-    yield large, "1048577 bytes, more than the 1048576 that are read"
+    yield large, "1048577 bytes, more than the limit of 1048576"
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

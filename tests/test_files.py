@@ -90,7 +90,7 @@ def test_what_is_no_text_is_refused(disk: DiskFiles) -> None:
     with pytest.raises(ValueError, match="decode"):
         disk.text("/latin", 100)
     (root / "long").write_text("x" * 8, encoding="utf-8")
-    with pytest.raises(ValueError, match="8 bytes, more than the 7"):
+    with pytest.raises(ValueError, match="8 bytes, more than the limit of 7"):
         disk.text("/long", 7)
     with pytest.raises(ValueError, match="not a regular file"):
         disk.text("/fifo", 100)

@@ -104,7 +104,7 @@ def test_the_program_is_where_plan_looks_for_it(train: Path, tmp_path: Path, mon
 def test_a_whole_command_as_one_word_is_told_so() -> None:
     found = helpers.call("check", *OWN, "--", "python train.py", env={"PATH": os.environ["PATH"]})
     assert "program 'python train.py': no such file" in found.out
-    assert "; it has a space in it: no quotes stand around a whole command" in found.out
+    assert "; the name contains a space: do not quote a whole command" in found.out
 
 
 def test_options_behind_the_program_are_a_note(train: Path, tmp_path: Path) -> None:
@@ -505,7 +505,8 @@ def test_a_launcher_that_is_too_old_is_not_started(package: str, code: int, trai
 def check_too_old(found: int, said: str, code: int, package: str, folder: Path) -> None:
     assert found == code, said
     if code:
-        assert f"{package.partition('-')[2]}, to which {folder}/venv/bin/" in said
+        assert f": {folder}/venv/bin/" in said
+        assert f" is of {package.replace('-', ' ')}, which is too old: " in said
         assert "is too old: " in said
 
 

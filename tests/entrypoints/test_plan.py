@@ -218,7 +218,7 @@ def test_a_working_folder_that_is_gone_is_no_defect(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "getcwd", gone)
     assert helpers.call("plan", "--log-dir=/logs", "x.py").code != 70
     found = helpers.call("plan", "--log-dir=rel", "x.py")
-    said = "ranklaunch: rel: the working folder was removed, so a relative path names nothing: give an absolute one\n"
+    said = "ranklaunch: rel: the working folder was removed, so relative paths cannot be resolved; use an absolute path\n"
     assert (found.code, found.out, found.err) == (78, "", said)
     for command in ("report", "logs", "status", "save", "stacks"):
         assert helpers.call(command, "rel") == found

@@ -180,7 +180,7 @@ def test_a_launcher_that_hangs_when_its_ranks_have_ended(job: MakeJob, tmp_path:
     os.kill(launcher, signal.SIGSTOP)
     verdict = hanging.end(75)
     assert verdict["outcome"] == "failed"
-    assert re.fullmatch("accelerate does not end, [0-9]+ s after the last of its ranks has", verdict["reason"])
+    assert re.fullmatch("accelerate has not ended [0-9]+ s after the last of its ranks", verdict["reason"])
 
 
 @pytest.mark.table

@@ -77,7 +77,7 @@ def test_tuning_on_one_node(job: LauncherJob) -> None:
     verdict = job.end(0)
     check_found(job, 1)
     assert "localhost: ssh exited with exit code" in job.nodes[0].out
-    assert "ended what the program had left: " in " ".join(verdict["notes"])
+    assert "ended processes that the program left behind: " in " ".join(verdict["notes"])
 
 
 @pytest.mark.skipif(not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs sshd")

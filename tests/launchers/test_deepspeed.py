@@ -386,7 +386,7 @@ def test_from_node_0_every_rank_has_the_grace(job: Job, tmp_path: Path) -> None:
     assert job.nodes[0].text.count("has saved") == 2 * SLOTS, job.words()  # pdsh, which was not told, has brought it here
 
 
-WITHOUT_END = "node 0 (h0): deepspeed ended with 0, but what it had started to start the ranks has not ended by itself: it was killed"
+WITHOUT_END = "node 0 (h0): deepspeed ended with 0, but the process that it had started for the ranks did not end by itself: it was killed"
 OF_PDSH = {  # by what is in its command, and what is said
     "itself": ("-S -f", "deepspeed on node 0 (h0) exited with code 137: "),
     "what runs it": ("/runner/pdsh", WITHOUT_END),
@@ -433,7 +433,7 @@ def test_from_node_0_what_ranks_leave_behind_does_not_hold_up_the_end(job: Job, 
     assert job.end() == [0, 0], job.words()
     for node in job.nodes:
         (note,) = node.verdict["notes"]
-        assert note.startswith("ended what the program had left: ")
+        assert note.startswith("ended processes that the program left behind: ")
 
 
 def test_what_a_rank_is_told(job: Job) -> None:

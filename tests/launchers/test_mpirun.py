@@ -67,7 +67,7 @@ def test_a_place_for_keys_that_cannot_be_written(job: MakeJob) -> None:
     (started.folder / "file").write_text("")
     started.start("sh", "-c", "true", env=own(started, RANKLAUNCH_RUN_DIR=str(started.folder / "file" / "run")))
     assert [node.popen.wait(ATTEMPT_S) for node in started.nodes] == [78, 78], started.words()
-    assert all("RANKLAUNCH_RUN_DIR names another place" in node.verdict["reason"] for node in started.nodes)
+    assert all("set RANKLAUNCH_RUN_DIR to another folder" in node.verdict["reason"] for node in started.nodes)
 
 
 def test_values_reach_another_host_unchanged(job: MakeJob) -> None:
@@ -165,10 +165,10 @@ def test_what_ranks_leave_behind_does_not_hold_up_the_end(job: MakeJob, nodes: i
     assert started.end(0)["outcome"] == "succeeded"
     assert sorted(re.findall(r"rank (\d) done", started.nodes[0].out)) == [str(rank) for rank in range(nodes)]
     for node, left in zip(started.nodes, re.findall(r"left \d+", started.nodes[0].out)):
-        assert "have ended; what they left holds their pipes: " in node.err, left
+        assert "have ended, but orphans hold their pipes: " in node.err, left
         assert "echo left" in node.err
         (note,) = node.verdict["notes"]
-        assert note.startswith("ended what the program had left: ")
+        assert note.startswith("ended processes that the program left behind: ")
         assert note.endswith("by SIGKILL" if stubborn else "by SIGTERM")
 
 

@@ -224,7 +224,7 @@ def test_why_a_node_that_says_too_much_is_not_with_node_0_is_said() -> None:
         for _ in range(3000):  # in one turn of the loop, in which node 0 reads none of it
             if node.member.joined:
                 node.busy("x" * 20_000)
-        assert "node 0 (127.0.0.1): it does not take what is sent: " in node.member.missing
+        assert "node 0 (127.0.0.1): it does not read from its connection: " in node.member.missing
         assert " bytes wait for it" in node.member.missing
     finally:
         node.close()

@@ -432,7 +432,7 @@ def test_an_interrupt_of_all_nodes_is_each_ones_first(as_process: Starter, tmp_p
     jobs[1].send(signal.SIGINT)
     jobs[0].out.wait_for("saving")
     jobs[0].send(signal.SIGINT)
-    jobs[0].err.wait_for("SIGINT: stopping already; a second SIGINT ends everything at once, whatever is being saved")
+    jobs[0].err.wait_for("SIGINT: stopping already; a second SIGINT kills everything at once, even while a checkpoint is being saved")
     may_end.touch()
     assert check_same(jobs, 130)["reason"] == "node 1 (127.0.0.2): stopped by SIGINT"
     assert all("saved" in job.out.text for job in jobs)
@@ -695,5 +695,5 @@ def test_whoever_stops_one_node_while_ranks_end_to_start_again_stops_the_job(
     for job in jobs:
         found = verdict(job)
         assert (found["outcome"], found["reason"]) == ("stopped", f"node {node} (127.0.0.{node + 1}): stopped by SIGINT")
-        assert found["notes"][0].startswith("it came while ranks were being ended to start again: rank 2 on node 2 (127.0.0.3) exited with")
+        assert found["notes"][0].startswith("the stop request came while ranks were being ended for a restart: rank 2 on node 2 (127")
     assert [verdict(job).get("stop", {}).get("signal") for job in jobs] == ["SIGINT" if i == node else None for i in range(3)]

@@ -112,7 +112,7 @@ def test_ranks_of_two_nodes_with_one_place_end_the_job(as_process: Starter) -> N
     text = "$R --nproc_per_node 2 --nnodes 2 --node_rank 0 --master_addr 127.0.0.1 train.py"
     job = simulate(as_process, text, "--method", "plain")
     assert job.end(120) == 78, job.err.text
-    assert "ranks 0-1 of nodes 0 and 1 have one place: rank 0 of 4, at 127.0.0.1:29500" in job.err.text
+    assert "ranks 0-1 of nodes 0 and 1 have the same place, rank 0 of 4, at 127.0.0.1:29500" in job.err.text
 
 
 # Programs that only look so

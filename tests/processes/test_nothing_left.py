@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ranklaunch.processes.children import Child
-from ranklaunch.processes.orphans import Leftovers, apart_from
+from ranklaunch.processes.orphans import Leftovers, groups_below
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.record import now
 from ranklaunch.system import bounded, tree
@@ -59,7 +59,7 @@ def test_when_the_ranks_end(ranklaunch: Starter, code: int, stubborn: list[str])
         check_end(job, "failed", 42, culprit={"exit_code": 42}, timeout=30)
     assert ("SIGKILL" in job.err.text) == bool(stubborn)
     notes = " ".join(job.verdict["notes"])
-    assert ("ended what the program had left: " in notes) == (code == 0)
+    assert ("ended processes that the program left behind: " in notes) == (code == 0)
     assert all((f"{pid} (" in notes) == (code == 0) for pid in _told(job))
     assert ("family.py" in notes, "by SIGKILL" in notes) == (code == 0, code == 0 and bool(stubborn))
 
@@ -71,7 +71,7 @@ def _told(job: Job) -> list[str]:
 def test_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = {parent: [(parent + 1, tree.Entry(parent, "S", start=1))] for parent in range(1, 5000)}
     monkeypatch.setattr(tree, "by_parent", lambda: chain)
-    assert len(apart_from(1, own=(), carriers=()).left) == len(apart_from(1, own=(2,), carriers=()).ranks) + 1 == 4999
+    assert len(groups_below(1, own=(), carriers=()).orphans) == len(groups_below(1, own=(2,), carriers=()).ranks) + 1 == 4999
 
 
 def test_what_ends_by_itself_is_not_told(as_pid_1: Starter) -> None:
@@ -131,8 +131,8 @@ def test_a_supervisor_that_does_not_come_to_take_a_stop_request(as_process: Star
     sleep_until(lambda: tree.state(tree.identify(supervisor)) == "T", "it is not stopped")
     job.send(signal.SIGTERM)
     assert job.end() == 143
-    assert "its supervisor has not taken SIGTERM for 10 s" in job.err.text
-    assert "its ranks are told, and have 3 s" in job.err.text
+    assert "its supervisor has not handled SIGTERM for 10 s" in job.err.text
+    assert "its ranks are signalled now, and have 3 s" in job.err.text
     assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
 
 
@@ -159,7 +159,7 @@ def test_ranks_of_torchrun_are_told_past_it(as_process: Starter) -> None:
         sleep_until(lambda held=held: tree.state(tree.identify(held)) == "T", "it is not stopped")  # type: ignore[misc]
     job.send(signal.SIGTERM)
     assert job.end() == 143
-    assert "its ranks are told, and have 60 s" in job.err.text
+    assert "its ranks are signalled now, and have 60 s" in job.err.text
     assert [(as_process.folder / f"saved{rank}").read_text() for rank in (0, 1)] == ["x", "x"]
 
 
@@ -172,8 +172,8 @@ def test_a_supervisor_that_is_held_after_it_has_taken_a_stop_request(as_process:
     job.err.wait_for("SIGTERM: stopping")
     os.kill(supervisor, signal.SIGSTOP)
     assert job.end() == 143
-    assert "its supervisor does not go on after SIGTERM" in job.err.text
-    assert "its ranks are told" not in job.err.text
+    assert "its supervisor does not respond after SIGTERM" in job.err.text
+    assert "its ranks are signalled now" not in job.err.text
     assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
 
 
@@ -189,7 +189,7 @@ def test_other_stop_requests_of_a_supervisor_that_is_held(as_process: Starter, n
         job.send(number)
         sleep_until(lambda number=number: is_pending(supervisor, number), "it is not passed on")  # type: ignore[misc]
     assert job.end() == code
-    assert "its supervisor has not taken" in job.err.text
+    assert "its supervisor has not handled" in job.err.text
 
 
 def test_pid_1_that_does_not_come_to_take_a_stop_request(as_pid_1: Starter) -> None:
@@ -199,11 +199,11 @@ def test_pid_1_that_does_not_come_to_take_a_stop_request(as_pid_1: Starter) -> N
     os.kill(job.pid, signal.SIGSTOP)
     sleep_until(lambda: tree.state(tree.identify(job.pid)) == "T", "it is not stopped")
     job.send(signal.SIGTERM)
-    job.err.wait_for("its supervisor has not taken SIGTERM for 10 s")
-    job.err.wait_for("its ranks are told, and have 300 s")
+    job.err.wait_for("its supervisor has not handled SIGTERM for 10 s")
+    job.err.wait_for("its ranks are signalled now, and have 300 s")
     sleep_until((job.attempt / "verdict.json").exists, "there is no verdict")
     assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
-    assert "has not taken SIGTERM for 10 s" in job.verdict["reason"]
+    assert "has not handled SIGTERM for 10 s" in job.verdict["reason"]
     os.kill(job.pid, signal.SIGCONT)
     check_end(job, "stopped", 143)
     assert job.out.text.count("saved") == 2
@@ -374,7 +374,7 @@ def test_what_ranklaunch_runs_for_itself_was_not_left_by_the_program() -> None:
         killed: dict[int, str] = {}
         leftovers = Leftovers(Reaped(killed), Loop(), lambda text: None, 1.0)  # type: ignore[arg-type]
         killed.update({helper: "SIGTERM", left.pid: "SIGTERM"})
-        assert list(leftovers.notes) == [f"ended what the program had left: {left.pid} (sleep 61) by SIGTERM"]
+        assert list(leftovers.notes) == [f"ended processes that the program left behind: {left.pid} (sleep 61) by SIGTERM"]
     finally:
         os.close(readable)
         left.kill()

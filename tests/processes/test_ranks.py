@@ -19,7 +19,7 @@ from ranklaunch.plan.model import Process, RankLog, RankOutputs
 from ranklaunch.processes.child_ranks import Announced, Below, ByFiles, Watched, Watcher
 from ranklaunch.processes.children import LAUNCHER as IS_LAUNCHER
 from ranklaunch.processes.children import SILENT_S, Child, End, Lone
-from ranklaunch.processes.launchers import TELL_S, Launchers
+from ranklaunch.processes.launchers import REPORT_S, Launchers
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.waiting import sleep_until
@@ -383,9 +383,9 @@ def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
     scene.ask()
     launchers.look()
     assert [rank.code for rank in scene.ranks.unknown] == [None] * 3
-    assert 0 < launchers.silent_s() <= TELL_S
+    assert 0 < launchers.silent_s() <= REPORT_S
     for rank in scene.ranks.unknown:
-        rank.ended_at -= TELL_S
+        rank.ended_at -= REPORT_S
     assert launchers.silent_s() == 0
 
 

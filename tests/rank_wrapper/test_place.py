@@ -54,7 +54,7 @@ def test_listed_cores_of_another_machine_are_taken_unchecked() -> None:
     plan = helpers.plan(helpers.local(1, "2", RANKLAUNCH_BIND_CORES="60-63"), method="spawn")
     assert plan.processes[0].env["RANKLAUNCH_PLACE_CORES"] == "60-61:62-63"
     assert plan.warnings == (
-        "RANKLAUNCH_BIND_CORES=60-63: /proc/self/status does not say here which cores there are, so these are taken unchecked",
+        "RANKLAUNCH_BIND_CORES=60-63: /proc/self/status does not list the cores of this container, so the listed ones are not checked",
     )
 
 
@@ -66,7 +66,7 @@ def test_listed_cores_of_another_machine_are_taken_unchecked() -> None:
         ({"KMP_AFFINITY": "compact"}, ["KMP_AFFINITY=compact contradicts RANKLAUNCH_BIND=cores"]),
         ({"RANKLAUNCH_BIND": "none", "RANKLAUNCH_BIND_MEMORY": "on"}, ["RANKLAUNCH_BIND_MEMORY=on", "--bind (RANKLAUNCH_BIND) cores"]),
         ({"RANKLAUNCH_BIND": "sockets"}, ["expected one of none, cores"]),
-        ({"RANKLAUNCH_DEBUGPY": "65535"}, ["2 ranks need the ports from it on"]),
+        ({"RANKLAUNCH_DEBUGPY": "65535"}, ["2 ranks need 2 ports from this one on"]),
         ({"RANKLAUNCH_RANK_PREFIX": "nice '"}, ["RANKLAUNCH_RANK_PREFIX", "expected shell words"]),
         ({"RANKLAUNCH_RANK_PREFIX": "{{ rnak }}"}, ["RANKLAUNCH_RANK_PREFIX", "'rnak' is undefined"]),
     ]
@@ -143,7 +143,7 @@ def test_programs_of_other_kinds(path: str, module: bool, told: str) -> None:
 
 
 def test_debuggers_are_for_python() -> None:
-    with pytest.raises(ConfigError, match=r"debugpy is for Python programs, and train.sh is none"):
+    with pytest.raises(ConfigError, match=r"debugpy is for Python programs, and train.sh is not one"):
         helpers.plan(helpers.local(RANKLAUNCH_DEBUGPY="on"), program="train.sh", method="spawn")
 
 

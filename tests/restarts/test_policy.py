@@ -10,7 +10,7 @@ import pytest
 
 from ranklaunch.errors import WaitError
 from ranklaunch.restarts import round_facts
-from ranklaunch.restarts.decision import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
+from ranklaunch.restarts.decision import NO_PROGRESS, PAUSES_S, Decision, Past, RoundFacts, Settings, decide
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -22,9 +22,9 @@ def culprit(code: int = 7, *lines: str, killed: str | None = None, error: KnownE
     return Culprit(0, 1, 100, code, killed, False, lines or ("it broke",), "rank 1", "", "", error)
 
 
-def seen(number: int = 0, code: int = 7, by: Culprit | None = None, **more: Any) -> Seen:
+def seen(number: int = 0, code: int = 7, by: Culprit | None = None, **more: Any) -> RoundFacts:
     judgement = Judgement("failed", code, "rank 1 failed", by or culprit(code))
-    return Seen(**{"number": number, "judgement": judgement, "launched": True, "began": True, "place": (0, 5), **more})
+    return RoundFacts(**{"number": number, "judgement": judgement, "launched": True, "began": True, "place": (0, 5), **more})
 
 
 def known(name: str, retry: str = "no") -> Culprit:
@@ -35,7 +35,7 @@ def not_written(*notes: str) -> Judgement:
     return Judgement("failed", 1, "rank 1 failed", known("torch-checkpoint-write-failed", ""), notes=notes)
 
 
-def play(*rounds: Seen, settings: Settings = THREE) -> list[Decision]:
+def play(*rounds: RoundFacts, settings: Settings = THREE) -> list[Decision]:
     history: list[Past] = []
     found = []
     for each in rounds:
@@ -60,11 +60,11 @@ def test_a_failure_is_followed_by_a_start_of_all() -> None:
         ({"code": 69}, "exit code 69 "),
         ({"code": 78}, "exit code 78 "),
         ({"code": 33}, "RANKLAUNCH_NO_RESTART_CODES"),
-        ({"by": known("python-import-error"), "began": False, "place": None}, "python-import-error would come again"),
+        ({"by": known("python-import-error"), "began": False, "place": None}, "python-import-error would occur again"),
         ({"by": known("no-space-left", "")}, "it is so"),
         ({"judgement": not_written(FULL_DISK)}, "not started again: the file system of /ckpt is full: 100 % of 2.0 GiB used"),
         ({"hung": True}, "RANKLAUNCH_HANG=restart lets it start again"),
-        ({"judgement": Judgement("stopped", 143, "SIGTERM")}, "asked for the stop"),
+        ({"judgement": Judgement("stopped", 143, "SIGTERM")}, "a stop was requested"),
     ]
 )
 def test_what_is_never_started_again(why: dict[str, Any], what: str) -> None:

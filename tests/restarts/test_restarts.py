@@ -63,8 +63,8 @@ def test_the_training_ends_as_if_nothing_had_happened(as_pid_1: Starter, tmp_pat
 @pytest.mark.parametrize(
     ("fails", "code", "why"),
     [
-        (["0:1:1:import"], 1, "before any step was recognised, python-module-not-found would come again"),
-        (["0:1:1:usage"], 2, "not started again: exit code 2 would come again"),
+        (["0:1:1:import"], 1, "no step was recognised, so python-module-not-found would occur again"),
+        (["0:1:1:usage"], 2, "not started again: a restart would end with exit code 2 again"),
         (["0:1:4:full"], 1, "not started again: a disk is full, or /dev/shm is"),
         (["0:1:4:zero", "0:0:4:late"], 7, "a rank had ended with 0"),
     ],
@@ -204,7 +204,7 @@ def test_files_of_dead_ranks_in_shared_memory_go_and_no_others() -> None:
     mine, other, data = folder / f"{own}mine", folder / f"{own}other", folder / f"{own}data"
     program = "import sys, time; files = [open(path, 'a') for path in sys.argv[1:]]; print('ready', flush=True); time.sleep(600)"
     data.write_text("staged before the launch")
-    before = cleaning.there()
+    before = cleaning.shared_memory_content()
     rank = subprocess.Popen([sys.executable, "-c", program, mine, other, data], stdout=subprocess.PIPE)
     living = subprocess.Popen([sys.executable, "-c", program, other], stdout=subprocess.PIPE)
     named, alike, padded = (folder / f"rl_test_{name}" for name in (f"{rank.pid}_1", f"{rank.pid}7_1", f"shard-0{rank.pid}"))

@@ -107,7 +107,7 @@ def test_a_server_that_comes_late(loop: Loop, serve: Serve) -> None:
 
 @pytest.mark.parametrize(
     ("greeting", "why"),
-    [(b"HTTP/1.0 400\r\n", "what answers there is not an SSH server"), (b"", "the connection was closed")],
+    [(b"HTTP/1.0 400\r\n", "the server there is not an SSH server"), (b"", "the connection was closed")],
 )
 def test_a_server_of_another_kind_is_named_until_it_is_one(loop: Loop, serve: Serve, greeting: bytes, why: str) -> None:
     good, bad = serve(SSH), serve(greeting, greeting, SSH)

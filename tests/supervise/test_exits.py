@@ -259,7 +259,7 @@ def test_in_a_folder_that_may_not_be_entered(tmp_path: Path) -> None:
     process = Process("rank 0", (str(folder / "train"),), "rank_0.log")
     os.seteuid(65534)
     try:
-        with pytest.raises(MissingProgramError, match="train may not be reached by user id 65534"):
+        with pytest.raises(MissingProgramError, match="train cannot be accessed by user id 65534"):
             children.executable(process, {})
     finally:
         os.seteuid(0)

@@ -50,7 +50,7 @@ def test_what_a_run_does_without_is_said(as_process: Starter, tmp_path: Path, ki
     job = as_process.spawn(1, "echo", "a line", options=("--attempt", "1"))
     check_end(job, "succeeded", 0)
     said = {f"{times} is {kind}, not a file: times of lines are not kept"}
-    said.add(f"{ids} is {kind}, not a file: the run's id is not kept, so a later attempt has another")
+    said.add(f"{ids} is {kind}, not a file: the run's id is not kept, so a later attempt gets a new one")
     assert {event["text"] for event in job.events if event["event"] == "trouble"} == said
     assert all(job.err.text.count(f"ranklaunch: {text}\n") == 2 for text in said)
 

@@ -200,5 +200,5 @@ def test_a_proc_of_another_namespace(as_process: Starter) -> None:
     """Its numbers are those of strangers: none is taken for the job's."""
     job = as_process.spawn(2, child("exits.py"), 42, "--rank", 1, outside=("unshare", "--pid", "--fork"))
     assert job.end() == 42
-    assert "warning: there is no /proc that tells of this container's processes" in job.err.text
-    assert "what the program has left" not in job.err.text
+    assert "warning: /proc does not show this container's processes" in job.err.text
+    assert "processes that the program left behind" not in job.err.text

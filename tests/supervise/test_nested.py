@@ -1,4 +1,4 @@
-"""A run below another one of the same job is refused; whatever else a program starts of ranklaunch is not."""
+"""A run inside another run of the same job is refused; other ranklaunch commands of a program are not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_one_log_folder(as_process: Starter, method: str) -> None:
     job = as_process.run(script(as_process.folder, *inner), options=("--method", method, "--slots", "2" if method != "plain" else "1"))
     assert job.end() == 78
     told = "".join(path.read_text(errors="replace") for path in job.attempt.glob("*.log"))
-    assert "this ranklaunch run is below another one of the same job: pid" in told
+    assert "this ranklaunch run is inside another run of the same job: pid" in told
     assert f"logs in {job.attempt}" in told
     assert sum(path.stat().st_size for path in job.log_dir.rglob("*") if path.is_file()) < 1024 * 1024
     assert job.verdict["exit_code"] == 78
@@ -89,7 +89,7 @@ def test_simulate_and_a_run_below_a_node(as_process: Starter) -> None:
     simulate = ("simulate", "--nodes", "1", "--slots", "1", "--method", "spawn", "--log-dir", as_process.folder / "logs")
     job = as_process.command(*simulate, "--", script(as_process.folder, *RANKLAUNCH, "run", PRINTS))
     assert job.end(240) == 78
-    assert "below another one of the same job" in job.out.text
+    assert "inside another run of the same job" in job.out.text
 
 
 def mark(pid: int, start: int, job: str = "job") -> dict[str, str]:

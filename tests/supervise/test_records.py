@@ -73,7 +73,7 @@ def test_runs_of_a_user_who_lets_nobody_read_them_stay(tmp_path: Path) -> None:
         [*as_user_alone(1000, 100), interpreter, "-c", program, tmp_path], env={"PYTHONPATH": str(tmp_path / "packages")}, cwd="/",
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout == f"16 {path}: Permission denied: the run's id is not kept, so a later attempt has another\n"
+    assert done.stdout == f"16 {path}: Permission denied: the run's id is not kept, so a later attempt gets a new one\n"
     assert path.read_text() == '{"other 1": "00112233445566aa"}'
 
 

@@ -34,7 +34,7 @@ class World:
         monkeypatch.setattr(stop.tree, "has_children", lambda: True)
         monkeypatch.setattr(tree, "is_dead", lambda pid: False)
         monkeypatch.setattr(tree, "state", lambda process: "S")
-        monkeypatch.setattr(stop, "unread", lambda clock: None)
+        monkeypatch.setattr(stop, "watch_backlog", lambda clock: None)
         self.services: list[Any] = []
         self.needed_until = 0.0
         self._leaders = leaders
@@ -179,7 +179,7 @@ def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch)
     killed = {pid: at for at, pid, number in reversed(world.sent) if number == 9}
     assert killed.keys() == {CHILD.pid, NEXT.pid}
     assert max(killed.values()) <= 3
-    assert world.said == ["torchrun does not end without ranks: SIGKILL"]
+    assert world.said == ["torchrun does not end although no rank is left: SIGKILL"]
 
 
 def test_a_launcher_that_has_not_heard_is_told_once_more(monkeypatch: pytest.MonkeyPatch) -> None:

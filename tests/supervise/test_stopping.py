@@ -129,7 +129,7 @@ def test_a_second_interrupt_ends_everything_now(as_process: Starter) -> None:
     job = as_process.spawn(2, child("ignores_term.py"), grace_s=600)
     job.out.wait_for("ready", 2)
     job.send(signal.SIGINT)
-    job.err.wait_for("SIGINT: stopping, at most 600 s; a second SIGINT ends everything at once, whatever is being saved")
+    job.err.wait_for("SIGINT: stopping, at most 600 s; a second SIGINT kills everything at once, even while a checkpoint is being saved")
     job.send(signal.SIGINT)
     check_end(job, "stopped", 130, victims={0: "SIGKILL", 1: "SIGKILL"})
     assert "2 processes left: SIGKILL" in job.err.text

@@ -90,7 +90,7 @@ BELIEVED = [
     (f"{TORCHRUN}\ncode=$?; echo $code", "it handles failures itself"),
     (f"{TORCHRUN} | cat\n[ ${{PIPESTATUS[0]}} = 0 ] || echo failed", "it handles failures itself"),
     (f"trap 'echo failed; exit 0' EXIT\n{TORCHRUN}\ntrue", "it handles failures itself"),
-    (f"python - <<'E'\nimport subprocess\nsubprocess.run('{TORCHRUN}'.split())\nE\n# torchrun", "it is no script in which that"),
+    (f"python - <<'E'\nimport subprocess\nsubprocess.run('{TORCHRUN}'.split())\nE\n# torchrun", "it is not a script that could be checked"),
     (
         "until torchrun flaky.py; do :; done",
         "an earlier torchrun of train.sh failed with exit code 1; a later",

@@ -1,1 +1,1 @@
-"""The processes that are started, and the ranks below them."""
+"""Started processes, and the ranks below them."""

@@ -1,4 +1,4 @@
-"""Advice about launchers in a program: the mistake, and the line to write."""
+"""Advice about launchers in a program: names the mistake, and the line to write instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ranklaunch.system.disk import DiskFiles, working_folder
 
 
 class Advice:
-    """inherited: environment that processes of the plan inherit."""
+    """Texts of advice for a plan. inherited: environment that processes of the plan inherit."""
 
     def __init__(self, plan: Plan, inherited: Mapping[str, str]) -> None:
         self._plan = plan
@@ -26,21 +26,21 @@ class Advice:
 
     @functools.cached_property
     def starts(self) -> Sequence[Start]:
-        """Commands of the program, if it is a shell script, that start ranks."""
+        """Commands that start ranks, if the program is a shell script."""
         process = next(iter(self._plan.processes), None)
         env = environment(process, self._inherited) if process else self._inherited
         cwd = os.path.join(working_folder(), process.cwd or "") if process else working_folder()
         return scripts.starts(self._plan.job.program, env, cwd, DiskFiles())
 
     def alone(self, lone: Alone) -> str:
-        """Say that a launcher's ranks work alone."""
+        """Return a text about a launcher whose ranks work alone on this node."""
         job = self._plan.job
         text = f"{len(job.nodes)} nodes, and {lone.launcher} on node {job.node_index} works alone: {lone.why}"
         argv = lone.argv or tree.command(lone.process[0])[:-1]
         return f"{text}: {self.instead(argv)} (RANKLAUNCH_EACH_NODE_ALONE=1 lets each node work alone)"
 
     def twice(self, nested: Twice) -> str:
-        """Say that ranks start ranks of their own."""
+        """Return a text about ranks that start ranks of their own."""
         line = f"ranklaunch run --method plain -- {' '.join(errors.quoted(self._plan.job.program.words))}"
         ranks = errors.numbered(nested.ranks, "rank")
         text = f"{ranks} each start ranks of their own ({nested.launcher}), which want {nested.want}: this program starts its own ranks"
@@ -49,9 +49,9 @@ class Advice:
         return f"{text}: run it once per node: {line} (RANKLAUNCH_NESTED={ALLOW} lets it go on)"
 
     def instead(self, argv: Sequence[str] = ()) -> str:
-        """Return what to write in place of a launcher's own words. argv: its command line, if that is known."""
+        """Return the advice for a launcher's command line. argv: its present command line, () if unknown."""
         starter = Starters().of_words(argv, {}) or next((start.found for start in self.starts), None)
         has_variables = any("NNODES" in process.env for process in self._plan.processes)
-        ways = ["give it NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT of its environment"] if has_variables or not starter else []
+        ways = ["pass NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT of the environment to it"] if has_variables or not starter else []
         ways += [f"write {starter.instead}, which starts the ranks of all nodes"] if starter else []
         return ", or ".join(ways)

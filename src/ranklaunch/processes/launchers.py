@@ -1,6 +1,6 @@
-"""Launchers of an attempt: their ranks, the ends of these, and launchers that fail, hang or do not end.
+"""Launchers of an attempt: their ranks, the ends of the ranks, and launchers that fail, hang or do not end.
 
-docs/launchers.md describes the behaviour of launchers; a launcher's class says how much applies.
+docs/launchers.md describes the behaviour of launchers; the class of a launcher has its facts.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
     from ranklaunch.processes.unnamed import Unnamed
     from ranklaunch.supervise.attempt import Attempt
 
-LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks at whether a rank catches a signal that it did not when that came
+LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks for a handler in a rank that had none when a signal came
 LOOK_AT_LAUNCHER_S = 0.25
-TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
-SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has failed; its log level may keep it from that
+REPORT_S = 1.0  # from the end of a rank, for its launcher to report the failure
+ANNOUNCE_S = 2.0  # from the failure of a rank, for its launcher to announce the end of the others; a log level may hide that
 
-Ranks = dict[tree.Identity, str]  # each with what people know it by
+Ranks = dict[tree.Identity, str]  # each with its name for messages
 
 
 class Launchers:
-    """failing_since: when the first launcher began to end its ranks after a failure, monotonic seconds."""
+    """Launchers of one attempt. failing_since: time at which the first one began to end its ranks after a failure, monotonic seconds."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._children = attempt.children.running
         self._loop = attempt.loop
         self.failing_since: float | None = None
-        self._told: set[tree.Identity] = set()
+        self._signalled: set[tree.Identity] = set()
         self._holders: list[Holders] = []
         self._unnamed: Unnamed | None = None
         self._lone = Lone(self._loop.clock, attempt.plan.limits.grace_s)
 
     @property
     def notes(self) -> list[str]:
-        """Return notes about a success, for the verdict."""
+        """Notes about a success, for the verdict."""
         return [note for holders in self._holders for note in holders.notes]
 
     def watch(self, child: Child) -> None:
-        """Watch a launcher from its start on."""
+        """Watch a launcher, from its start on."""
         launcher, plan = child.launcher, self._attempt.plan
         files = plan.outputs or plan.kept
         if launcher.STARTS or (launcher.DEPTH and files):
@@ -83,7 +83,7 @@ class Launchers:
             self._holders[-1].watch()
 
     def expect_ranks(self) -> None:
-        """Look for a rank: a new file for its output is there."""
+        """Look for new ranks: a new file for the output of a rank has appeared."""
         for below in self._below:
             below.expect()
 
@@ -100,13 +100,13 @@ class Launchers:
     def _on_failing(self, child: Child) -> None:
         self.look()
         child.ends_ranks = True
-        if child.role == SERVICE:  # sshd hears it by then, and says by 255 that it was not to end
+        if child.role == SERVICE:  # sshd reads the message by then, and exits with 255 for an unexpected end
             self._loop.after(LOOK_AT_LAUNCHER_S, _end_service, child)
         else:
-            self._fails(child, f"{child.process.name} says that a rank of it has failed")
+            self._fails(child, f"{child.process.name} reports that one of its ranks has failed")
 
     def _dismiss(self, child: Child, output: bytes) -> None:
-        """Kill a launcher without ranks that has reported all: it would take its time to unload itself."""
+        """Kill a launcher without ranks after its complete report: its own exit may take long, for unloading modules."""
         pattern = child.launcher.HAS_REPORTED if child.told or child.failing else ""
         if not pattern or child.dismissed or not re.search(pattern.encode(), output) or child.left():
             return
@@ -116,7 +116,7 @@ class Launchers:
             tree.send(child.identity, signal.SIGKILL)
 
     def look(self) -> None:
-        """Note ends of ranks of which the loop has not heard yet: after a signal nobody knows whether they ended by themselves."""
+        """Note ends of ranks that the loop has not reported yet: after a signal, an end by itself is no longer recognisable."""
         for below in self._below:
             below.look()
 
@@ -125,10 +125,9 @@ class Launchers:
         return [child.below for child in self._children.values() if child.below]
 
     def living(self) -> dict[int, tree.Identity]:
-        """Return the processes of known ranks, by rank.
+        """Return the processes of living ranks, by rank.
 
-        A program that starts its ranks itself, without a sign of each process's rank, stands for all of
-        them.
+        A program whose ranks cannot be identified counts as the first rank of this node.
         """
         plan, known = self._attempt.plan, self._known()
         if len(known) >= plan.job.node.slots:
@@ -140,25 +139,25 @@ class Launchers:
         return self._unnamed.find(known, plan.job.node.slots) or ({plan.job.node.first_rank: program} if program else {})
 
     def _known(self) -> dict[int, tree.Identity]:
-        own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
-        return {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
+        started = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
+        return {**started, **{rank: process for below in self._below for rank, process in below.living().items()}}
 
     def known(self) -> Collection[int]:
-        """Return the living ranks, without a look at processes.
+        """Return the numbers of living ranks, without a look at processes.
 
-        A program that starts its ranks itself stands for the first of them.
+        A program that starts its ranks itself counts as the first rank of this node.
         """
         plan = self._attempt.plan
         is_program = plan.runs == PROGRAM and any(child.role == LAUNCHER for child in self._children.values())
         return {*self._known(), *([plan.job.node.first_rank] if is_program else [])}
 
     def silent_s(self) -> float:
-        """Return the seconds left for a launcher to report a rank with an exit status known to the launcher alone; 0: none."""
+        """Return the seconds left for a launcher to report the exit status of a rank that only the launcher knows; 0 for no wait."""
         ended = [rank.ended_at for child in self._children.values() if child.below and not child.announced for rank in child.below.unknown]
-        return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
+        return max(0.0, max(ended) + REPORT_S - self._loop.clock()) if ended else 0.0
 
     def explained(self, child: Child, tail: str) -> Failure | None:
-        """Return the rank that failed first, by its launcher's report and the ranks' states."""
+        """Return the rank that failed first, by the launcher's report and the states of its ranks."""
         if child.role not in DECIDING:
             return None
         killed = child.was_killed and not child.failing
@@ -184,29 +183,29 @@ class Launchers:
         """Send a signal to the processes of ranks with a handler for the signal.
 
         Return True if a rank was reached, and the names of ranks without a process that catches the signal
-        now. A process about to wait for the signal is found a moment later.
+        now. A process that sets its handler a little later gets the signal then.
         """
-        meant = self._meant(Hearing(number, through_all=True))
-        unheard = self._pass_on(number, meant)
+        targets = self._targets(Hearing(number, through_all=True))
+        unheard = self._pass_on(number, targets)
         self._offer_again(number, unheard, LISTENS_S)
-        by_node_0 = not meant and bool(self.living())
+        by_node_0 = not targets and bool(self.living())
         if by_node_0:
-            self._attempt.say(f"{name_of(number)} is left to the launcher on node 0, which passes it to all ranks: they catch it")
-        return by_node_0 or len(unheard) < len(meant), list(dict.fromkeys(unheard.values()))
+            self._attempt.say(f"{name_of(number)} is left to the launcher on node 0, which passes it to all ranks")
+        return by_node_0 or len(unheard) < len(targets), list(dict.fromkeys(unheard.values()))
 
     def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
         if unheard and pauses:
             self._loop.after(pauses[0], self._offer_later, number, unheard, pauses[1:])
         elif unheard:
             names = list(dict.fromkeys(unheard.values()))
-            whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
-            self._attempt.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
+            shown = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
+            self._attempt.say(f"{name_of(number)} is not passed on to {shown}: no process there catches it, so it would end them")
 
     def _offer_later(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
         self._offer_again(number, self._pass_on(number, unheard), pauses)
 
     def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
-        """Send a signal to the processes of ranks that catch it. Return the other ranks."""
+        """Send a signal to the processes of ranks that catch the signal. Return the ranks without one."""
         hearing, unheard = Hearing(number, through_all=True), {}
         for rank, name in ranks.items():
             heard = hearing.of(rank)
@@ -216,27 +215,27 @@ class Launchers:
                 unheard[rank] = name
         return unheard
 
-    def _meant(self, hearing: Hearing) -> Ranks:
+    def _targets(self, hearing: Hearing) -> Ranks:
         """Return the ranks to signal.
 
-        Ranks below carriers get signals from the launcher on node 0, also on other nodes, if it
-        catches them itself; else each node's ranklaunch signals its own.
+        Ranks below carriers get a signal from the launcher on node 0, also on other nodes, if they
+        catch the signal themselves; else the ranklaunch of each node signals its own ranks.
         """
-        meant: Ranks = {}
+        targets: Ranks = {}
         leaders = [child for child in self._children.values() if child.role in LEADING]
         for child in leaders:
             ranks = child.ranks() if child.launcher.starts_ranks else [child.identity]
             if child.launcher.CARRIERS:
                 ranks = self._not_catching(hearing, [*ranks, *self._attempt.stopper.carried()]) or [child.identity]
-            meant.update(dict.fromkeys(ranks, child.process.name))
-        return meant if leaders else dict.fromkeys(self._not_catching(hearing, self._attempt.stopper.carried()), "the ranks here")
+            targets.update(dict.fromkeys(ranks, child.process.name))
+        return targets if leaders else dict.fromkeys(self._not_catching(hearing, self._attempt.stopper.carried()), "the ranks here")
 
     def _not_catching(self, hearing: Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
-        """Return all ranks; none if all catch the signal themselves and their carriers pass it on."""
+        """Return all ranks; none if all catch the signal themselves, and the launcher on node 0 passes it on."""
         passed_on = not any(child.role == SERVICE and child.launcher.DEPTH for child in self._children.values())
         return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
 
-    # What happens to ranks
+    # Events of ranks
 
     def _are_signalled(self, child: Child) -> bool:
         """Return True if the launcher or ranklaunch has begun to end the ranks."""
@@ -248,7 +247,7 @@ class Launchers:
             self._attempt.record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
 
     def _on_end(self, child: Child, rank: Watched) -> None:
-        """Note the end of a rank, mostly before its launcher reports it."""
+        """Handle the end of a rank, mostly before its launcher reports the end."""
         self._attempt.logs.rank_ended(rank.rank)
         if child.announced:
             self._on_end_of_announced(child, rank)
@@ -259,9 +258,9 @@ class Launchers:
             self._on_end_below_killer(child, rank)
         elif rank.code and child.launcher.ENDS_RANKS:
             self._attempt.logs.hush()
-            self._attempt.fold_victims(told=True)
+            self._attempt.fold_victims(at_once=True)
             self._attempt.companions.died(child, rank)
-            self._loop.after(SAYS_S, self._says_nothing, child)
+            self._loop.after(ANNOUNCE_S, self._conclude_failure, child)
 
     def _on_end_of_announced(self, child: Child, rank: Watched) -> None:
         self._note_end(rank)
@@ -271,8 +270,8 @@ class Launchers:
     def _on_end_below_killer(self, child: Child, rank: Watched) -> None:
         """Handle the end of a process whose launcher kills its ranks after a failure.
 
-        rank.rank None: a process needed by ranks. The launcher looks after the process once the ranks have
-        ended, or never.
+        A process without a rank number (rank.rank is None) is needed by the ranks, such as a scheduler. The
+        launcher notices its end only after the ranks have ended, or never.
         """
         if rank.rank is None:
             if rank.failed and not child.failing and not self._attempt.ending:
@@ -282,10 +281,10 @@ class Launchers:
         if rank.code and not self._attempt.ending:
             self._fails(child, f"a rank of {child.process.name} has failed")
 
-    def _says_nothing(self, child: Child) -> None:
-        """Conclude that a launcher ends its ranks after a failure, although its log level keeps it from saying so."""
-        if child.held:  # others want to see its ranks as they are
-            self._loop.after(LOOK_AT_LAUNCHER_S, self._says_nothing, child)
+    def _conclude_failure(self, child: Child) -> None:
+        """Conclude that a silent launcher ends its ranks after a failure; its log level may hide the announcement."""
+        if child.held:  # evidence of its ranks is being collected
+            self._loop.after(LOOK_AT_LAUNCHER_S, self._conclude_failure, child)
         elif self._goes_on(child) and not (child.told or child.ends_ranks):
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
@@ -299,76 +298,80 @@ class Launchers:
             self._attempt.finishes.append(Finish(self._attempt.plan.job.node_index, end.rank, self._attempt.nodes.wall(end.ended_at)))
 
     def _fails(self, child: Child, reason: str) -> None:
-        """Begin to end the node: the launcher ends its ranks after a failure, within a grace of its own that may be longer than ours."""
+        """Begin to end the node: the launcher ends its ranks after a failure. Its own grace may be longer than ranklaunch's."""
         if child.failing or not self._goes_on(child):
             return
         child.failing = True
         self.failing_since = self.failing_since or self._loop.clock()
         self._attempt.logs.hush()
-        self._attempt.fold_victims(told=True)
+        self._attempt.fold_victims(at_once=True)
         self._attempt.record.event("failing", name=child.process.name)
         plan, ending = self._attempt.plan, replace(failed(1, reason), at=self._loop.clock())
         self._attempt.companions.deciding(replace(ending, pid=child.identity.pid))
         self._attempt.nodes.fail(partial(first_suspect, plan, ending, self._attempt.nodes.wall))
-        # The other nodes wait for what it tells then, until the grace is over.
+        # The other nodes wait for its report until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, self._kill_ranks, child, at)
         self._loop.after(LOOK_AT_LAUNCHER_S, self._look_at, child)
-        child.launcher.failing(self._unless_ending, child, partial(self._tell_ranks, child))
+        child.launcher.failing(self._unless_ending, child, partial(self._signal_ranks, child))
 
     def _look_at(self, child: Child) -> None:
         """End a launcher that waits although its ranks are gone: torchrun for other nodes (300 s), msrun for its scheduler."""
         if not self._goes_on(child):
             return
-        if not child.launcher.CARRIERS and self._lone.look(child):  # with carriers they may be on other nodes
+        if not child.launcher.CARRIERS and self._lone.look(child):  # with carriers, its ranks may be on other nodes
             child.go_on()
             for target in tree.descendants(child.identity.pid):
                 self._lone.tell(target)
             self._lone.end_beside()
         if not self._lone.is_silent(child):
             self._loop.after(LOOK_AT_LAUNCHER_S, self._look_at, child)
-        elif self._said(child, 0.0) or (child.announced and child.announced.failed):
+        elif self._reported(child, 0.0) or (child.announced and child.announced.failed):
             tree.send(child.identity, signal.SIGKILL)
         else:
-            reason = f"{child.process.name} has ended its ranks after a failure of one, does not end itself, and tells nothing of it"
+            reason = f"{child.process.name} has ended its ranks after the failure of one, but neither reports this failure nor ends"
             self._attempt.fail(failed(1, reason))
 
     def _goes_on(self, child: Child) -> bool:
         return child.alive and not self._attempt.ending
 
     def _unless_ending(self, seconds: float, act: Callable[[], None]) -> None:
-        """Call later, unless the job is ending then."""
+        """Call `act` later, unless the job is ending by then."""
         self._loop.after(seconds, self._act_unless_ending, act)
 
     def _act_unless_ending(self, act: Callable[[], None]) -> None:
         if not self._attempt.ending:
             act()
 
-    def _tell_ranks(self, child: Child) -> None:
+    def _signal_ranks(self, child: Child) -> None:
         """Send SIGTERM to the ranks that the launcher is slow to signal."""
         if self._goes_on(child):
             carried = child.launcher.CARRIERS
             ranks = self._attempt.stopper.carried() if carried else tree.generation(child.identity.pid, child.launcher.DEPTH)
-            self._attempt.stopper.tell(rank for rank in ranks if rank not in self._told)
-            self._told.update(ranks)
-            if carried:  # a node that is slow starts its ranks after that
-                self._loop.after(LOOK_AT_LAUNCHER_S, self._tell_ranks, child)
+            self._attempt.stopper.signal_early(rank for rank in ranks if rank not in self._signalled)
+            self._signalled.update(ranks)
+            if carried:  # a slow node starts its ranks later
+                self._loop.after(LOOK_AT_LAUNCHER_S, self._signal_ranks, child)
 
     def _kill_ranks(self, child: Child, at: float) -> None:
-        """Kill the launcher's remaining ranks after the grace, and tell the other nodes what the launcher has reported by now."""
+        """Kill the launcher's remaining ranks after the grace, and send the launcher's report to the other nodes."""
         if child.alive:
-            self._attempt.nodes.tell_more(partial(self._said, child, at))
+            self._attempt.nodes.tell_more(partial(self._reported, child, at))
             for target in {*tree.descendants(child.identity.pid)} - {*child.between()}:
                 tree.send(target, signal.SIGKILL)
 
-    def _said(self, child: Child, at: float) -> Suspect | None:
+    def _reported(self, child: Child, at: float) -> Suspect | None:
         failure = self.explained(child, decoded(child.reader.output.tail)) if child.reader else None
         return reported_suspect(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
 
     # Without a failure
 
     def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
-        """Fail the job if a launcher does not end after its ranks. looks: how often in a row it had some; once may be a tool of its own."""
+        """Fail the job if a launcher does not end after its ranks.
+
+        looks: number of looks in a row that found ranks; a single one may have found a tool of the launcher. alone_since: time since which
+        the launcher has no ranks, None if it has some.
+        """
         if child.failing or not self._goes_on(child):
             return
         now = self._loop.clock()
@@ -381,7 +384,7 @@ class Launchers:
         else:
             looks = 0
         if alone_since and now - alone_since > child.launcher.lonely_s:
-            reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
+            reason = f"{child.process.name} has not ended {now - alone_since:.0f} s after the last of its ranks"
             self._attempt.fail(failed(WaitError.exit_code, reason))
         else:
             self._loop.after(LOOK_FOR_RANKS_S, self._look_for_ranks, child, looks, alone_since)

@@ -1,4 +1,4 @@
-"""Orphans of ranks: processes that ranklaunch has adopted because their parent ended."""
+"""Orphans of ranks: processes that ranklaunch has adopted after the end of their parents."""
 
 from __future__ import annotations
 
@@ -16,48 +16,51 @@ from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
 
-FOLLOW_S = 0.2  # for a program's helpers to end after it
-SAY_S = 1.0  # for orphans to end after SIGTERM, before the console names those that live
-SURE_S = 1.0  # between the first look that shows no rank and the second
-SHOWN = 8  # processes
-LONGEST = 100  # characters of a command
+FOLLOW_S = 0.2  # for a program's helpers to end after the program
+SAY_S = 1.0  # for orphans to end after SIGTERM, before the console names the living ones
+SURE_S = 1.0  # between two looks in a row without a rank
+SHOWN = 8  # processes in a message
+LONGEST = 100  # characters of a command in a message
 
 
-class Apart(NamedTuple):
-    """Living processes below ranklaunch. carriers: between it and ranks, without its own children. ranks: started by these or by its own
-    children, with all below them. left: adopted orphans, with all below them."""
+class Groups(NamedTuple):
+    """Living processes below ranklaunch, in groups.
+
+    carriers: processes between ranklaunch and ranks, without ranklaunch's own children. ranks: processes started by carriers or by own
+    children, with all processes below them. orphans: adopted processes, with all processes below them.
+    """
 
     carriers: list[tree.Identity]
     ranks: list[tree.Identity]
-    left: list[tree.Identity]
+    orphans: list[tree.Identity]
 
 
-def apart(children: Mapping[int, Child]) -> Apart:
-    """Sort the living processes below ranklaunch, without its helpers.
+def groups(children: Mapping[int, Child]) -> Groups:
+    """Group the living processes below ranklaunch, without its helpers.
 
-    children: its own, by pid.
+    children: ranklaunch's own children, by pid.
     """
     living = [each for each in tree.helpers if tree.identify(each.pid) == each]
-    helpers = {below for each in living for below in (each, *tree.descendants(each.pid))}
-    split = apart_from(os.getpid(), children, {name for child in children.values() for name in child.launcher.CARRIERS})
-    return split._replace(left=[each for each in split.left if each not in helpers])
+    helpers = {process for each in living for process in (each, *tree.descendants(each.pid))}
+    result = groups_below(os.getpid(), children, {name for child in children.values() for name in child.launcher.CARRIERS})
+    return result._replace(orphans=[each for each in result.orphans if each not in helpers])
 
 
-def apart_from(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
-    """Sort the living processes below a process. own: pids of its own children."""
-    below = tree.by_parent()
+def groups_below(root: int, own: Collection[int], carriers: Collection[str]) -> Groups:
+    """Group the living processes below a process. own: pids of its own children. carriers: names of carrier programs."""
+    children = tree.by_parent()
     names = {carrier[: tree.NAME_BYTES] for carrier in carriers}
-    result = Apart([], [], [])
-    # group: list of all that is below this parent; None for root, its own children and carriers
+    result = Groups([], [], [])
+    # group: list for all processes below this parent; None for root, its own children and carriers
     parents: list[tuple[int, str, list[tree.Identity] | None]] = [(root, "", None)]
     while parents:
         parent, name, group = parents.pop()
-        for pid, entry in below.get(parent, ()):
+        for pid, entry in children.get(parent, ()):
             is_own = parent == root and pid in own
             is_carrier = entry.name in names and (entry.name not in tree.SHELLS or name.startswith("sshd"))
             into = group
             if group is None and not is_own and not is_carrier:
-                into = result.left if parent == root else result.ranks
+                into = result.orphans if parent == root else result.ranks
             parents.append((pid, entry.name, into))
             if entry.state not in "ZX" and not (into is None and is_own):
                 (result.carriers if into is None else into).append(tree.Identity(pid, entry.start))
@@ -65,7 +68,7 @@ def apart_from(root: int, own: Collection[int], carriers: Collection[str]) -> Ap
 
 
 class _Orphans:
-    """Commands of orphans, and the signals that end them, by pid."""
+    """Commands of orphans, and names of the signals that ended them, by pid."""
 
     _commands: dict[int, str]
     _signals: dict[int, str]
@@ -75,35 +78,35 @@ class _Orphans:
         """Yield notes for the verdict."""
         ended = [f"{pid} ({command}) by {self._signals[pid]}" for pid, command in self._commands.items() if pid in self._signals]
         if ended:
-            yield f"ended what the program had left: {_joined(ended)}"
+            yield f"ended processes that the program left behind: {_joined(ended)}"
 
     def _living(self) -> list[str]:
         return [f"{pid} ({command})" for pid, command in self._commands.items() if tree.entry(pid)]
 
 
 class Leftovers(_Orphans):
-    """Orphans of ranks that have succeeded, without helpers that end right after the ranks."""
+    """Orphans of ranks that have succeeded, without helpers that end within FOLLOW_S after the ranks."""
 
     def __init__(self, children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> None:
-        pids = [each.pid for each in apart(children.running).left]
+        pids = [each.pid for each in groups(children.running).orphans]
         loop.run_until(partial(_have_ended, pids), loop.clock() + FOLLOW_S)
         self._commands = {pid: command_of(pid) for pid in pids if tree.entry(pid)}
         self._signals = children.killed
         self._signals.clear()
 
-        def say_what_lives() -> None:
+        def say_living() -> None:
             living = self._living()
             if living:
-                say(f"waiting at most {grace_s:g} s for what the program has left to end: {_joined(living)}")
+                say(f"waiting at most {grace_s:g} s for the end of processes that the program left behind: {_joined(living)}")
 
-        loop.after(SAY_S, say_what_lives)
+        loop.after(SAY_S, say_living)
 
 
 class Holders(_Orphans):
-    """Removal of orphans holding up a launcher after its ranks on this node are gone.
+    """Removal of orphans that hold up a launcher after its ranks on this node are gone.
 
-    The launcher waits until no process has the ranks' pipes any more, on every node. Orphans from before the launcher are
-    left alone. child: the launcher or, on other nodes, the service carrying its ranks.
+    The launcher waits until no process on any node has the ranks' pipes open. Orphans older than the launcher are not touched.
+    child: the launcher or, on other nodes, the service that carries its ranks.
     """
 
     def __init__(self, child: Child, children: Mapping[int, Child], loop: Loop, grace_s: float, say: Callable[[str], None]) -> None:
@@ -112,7 +115,7 @@ class Holders(_Orphans):
         self._loop = loop
         self._grace_s = grace_s
         self._say = say
-        self._before = set(apart(children).left)
+        self._before = set(groups(children).orphans)
         self._since: float | None = None
         self._commands = {}
         self._signals = {}
@@ -127,42 +130,42 @@ class Holders(_Orphans):
             self.watch()
 
     def _end_holders(self) -> None:
-        living, now = apart(self._children), self._loop.clock()
-        left = [each for each in living.left if each not in self._before]
+        living, now = groups(self._children), self._loop.clock()
+        holders = [each for each in living.orphans if each not in self._before]
         waits = self._child.role == LAUNCHER or living.carriers
-        if living.ranks or not left or not waits:
+        if living.ranks or not holders or not waits:
             self._since = None
         elif self._since is None:
             self._since = now
         else:
-            self._end(left, signal.SIGKILL if now - self._since > self._grace_s else signal.SIGTERM)
+            self._end(holders, signal.SIGKILL if now - self._since > self._grace_s else signal.SIGTERM)
 
-    def _end(self, left: list[tree.Identity], number: int) -> None:
+    def _end(self, holders: list[tree.Identity], number: int) -> None:
         is_first = not self._commands
-        new = [each for each in left if each.pid not in self._commands]
+        new = [each for each in holders if each.pid not in self._commands]
         self._commands.update({each.pid: command_of(each.pid) for each in new})
         if is_first:
-            what = _joined(self._living())
-            self._say(f"all ranks here have ended; what they left holds their pipes: {what}; it is ended within {self._grace_s:g} s")
-        for each in left if number == signal.SIGKILL else new:
+            shown = _joined(self._living())
+            self._say(f"all ranks here have ended, but orphans hold their pipes: {shown}; ending these within {self._grace_s:g} s")
+        for each in holders if number == signal.SIGKILL else new:
             self._signals[each.pid] = name_of(number)
             tree.send(each, number)
 
 
 def remove_sessions(children: Children) -> None:
-    """Remove session folders that killed launchers and daemons of this job have left: each has a name with its maker's pid at the end."""
+    """Remove the session folders of killed launchers and daemons of this job. The name of each ends with the pid of its maker."""
     pids = {*children.killed, *(child.identity.pid for child in children.ended if child.ended.signal)}
     host = os.uname().nodename
     for template in {template for child in children.ended for template in child.process.sessions}:
-        for called in {host, host.partition(".")[0]}:
-            folder = template.replace("{host}", called).replace("{uid}", str(os.getuid()))  # noqa: RUF027 (the template's own)
+        for hostname in {host, host.partition(".")[0]}:
+            folder = template.replace("{host}", hostname).replace("{uid}", str(os.getuid()))  # noqa: RUF027 (placeholders of the template)
             for pid in pids:
                 _remove_sessions_of(pid, folder)
 
 
 def _remove_sessions_of(pid: int, folder: str) -> None:
     for made in glob.glob(f"{glob.escape(folder)}/*/*_{pid}"):
-        with contextlib.suppress(OSError):  # another job has sessions there, or removes it too
+        with contextlib.suppress(OSError):  # another job has sessions there, or removes the folder too
             if os.lstat(folder).st_uid == os.getuid():
                 disk.remove_tree(os.path.dirname(made))
                 os.rmdir(folder)
@@ -173,7 +176,7 @@ def _joined(shown: list[str]) -> str:
 
 
 def command_of(pid: int) -> str:
-    """Return the command of a process for messages, or the kernel's name of it if it has no words."""
+    """Return the command line of a process for messages, or the kernel's name of the process if that is empty."""
     process = tree.entry(pid)
     return " ".join(" ".join(redact.argv(tree.command(pid)) or [process.name if process else ""]).split())[:LONGEST]
 

@@ -1,4 +1,4 @@
-"""What reads from a program by a pipe, and is left when that has ended: a tee, a filter."""
+"""Filters (tee, sed) that read a program's output from a pipe, and outlive the program."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from collections.abc import Callable
 
 from ranklaunch.system import tree
 
-READS_S = 2.0  # for something to be read of what the program has said
-PASSES_ON_S = 0.2  # for what has read all to pass it on, and end
+READS_S = 2.0  # for a filter to read more of the unread output
+PASSES_ON_S = 0.2  # for a filter that has read everything to pass it on and end
 
 
-class Unread:
-    """Output of a program in a pipe, not yet read or passed on by its leftover processes: a filter may be slower than the
-    program was. found: True if there are such filters."""
+class PipeBacklog:
+    """Output of an ended program that its filters have not read or passed on yet: a filter may be slower than the program.
+
+    found: True if there are such filters.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.found = False
@@ -25,8 +27,8 @@ class Unread:
         self._since = clock()
 
     def is_read(self) -> bool:
-        """Return True if unread output became less in the last seconds, or was there a moment ago: its reader may still work on it."""
-        pipes = [count for count in map(_unread, tree.descendants(os.getpid())) if count is not None]
+        """Return True while filters make progress: unread bytes decreased within READS_S; once all is read, within PASSES_ON_S."""
+        pipes = [count for count in map(_unread_bytes, tree.descendants(os.getpid())) if count is not None]
         unread = sum(pipes)
         self.found |= bool(pipes)
         if unread and (self._least is None or unread < self._least):
@@ -34,14 +36,14 @@ class Unread:
         return bool(pipes) and self._clock() - self._since < (READS_S if unread else PASSES_ON_S)
 
 
-def _unread(process: tree.Identity) -> int | None:
-    """Bytes in the pipe that is its standard input, None where that is no pipe."""
+def _unread_bytes(process: tree.Identity) -> int | None:
+    """Return the unread bytes in the pipe at the standard input of a process, None for another kind of input."""
     try:
         path = f"/proc/{process.pid}/fd/0"
         if not os.readlink(path).startswith("pipe:"):
             return None
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # gone, or another user's
+    except OSError:  # ended, or another user's process
         return None
     try:
         (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))

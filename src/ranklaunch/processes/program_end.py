@@ -1,7 +1,7 @@
-"""A program's exit code 0, before it counts as the success of its node.
+"""Check of a program that ended with 0, before this counts as the success of its node.
 
-Ranks left at work by the program are waited for, and their exit codes count. A launcher's failure hidden by the shell
-is the failure of the job. docs/supervision.md has the rows.
+Ranks that the program left at work are waited for, and their exit codes count. A launcher's failure that the shell hid
+is the failure of the job. docs/supervision.md has a table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ranklaunch.placement import rules, success
 from ranklaunch.placement.model import Head, Key
 from ranklaunch.plan.model import PROGRAM as EACH
 from ranklaunch.processes.advice import Advice
-from ranklaunch.processes.orphans import apart, command_of
+from ranklaunch.processes.orphans import command_of, groups
 from ranklaunch.processes.rank_heads import Placed, job_of
 from ranklaunch.supervise.ending import failed
 from ranklaunch.system import tree
@@ -31,12 +31,12 @@ from ranklaunch.verdict.model import Culprit, Ending, Judgement
 if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
 
-LOOK_S = 0.2  # between looks at ranks that were left
-BEGINS_S = 5.0  # for a Python to record its start
-SHOWN = 8  # processes
+LOOK_S = 0.2  # between looks at ranks left at work
+BEGINS_S = 5.0  # for a Python process to record its start
+SHOWN = 8  # processes in a message
 
 
-class Whole:
+class ProgramEnd:
     """Decision about a program that ended with 0."""
 
     def __init__(self, attempt: Attempt) -> None:
@@ -44,28 +44,28 @@ class Whole:
         self._plan = attempt.plan
         self._placed = Placed(folders.records(attempt.record.folder, attempt.plan.job.node_index), attempt.plan)
         self._advice = Advice(attempt.plan, attempt.children.env)
-        self._left: list[Key] = []
+        self._at_work: list[Key] = []
         self._alive_at = self._ended_at = 0.0
         self._sign: object = None
 
     def complete(self, go_on: Callable[[], None]) -> None:
-        """Call go_on once the work is done; fail the job if it was not."""
+        """Call go_on once the work is done; fail the job if the work is unfinished."""
         if self._attempt.ending:
             return
-        left = self._working() or self._beginning()
-        if not left and self._may_begin():
+        ranks = self._working() or self._beginning()
+        if not ranks and self._may_begin():
             self._attempt.loop.after(LOOK_S / 4, self.complete, go_on)
             return
-        if not left:
+        if not ranks:
             self._judge(go_on)
             return
-        first = not self._left
-        self._left += [process for process in left if process not in self._left]
+        first = not self._at_work
+        self._at_work += [process for process in ranks if process not in self._at_work]
         if self._plan.trust.left_ranks != WAIT:
-            self._attempt.notes.append(f"{self._program} left ranks at work, which were ended: {self._shown(left)}")
+            self._attempt.notes.append(f"{self._program} left ranks at work, which were ended: {self._shown(ranks)}")
             go_on()
         elif first:
-            self._attempt.say(f"{self._program} ended with 0 and left ranks at work: {self._shown(left)}; waiting for them to end")
+            self._attempt.say(f"{self._program} ended with 0 and left ranks at work: {self._shown(ranks)}; waiting for them to end")
             self._wait(go_on)
         else:
             self._wait(go_on)
@@ -83,19 +83,19 @@ class Whole:
             self._attempt.loop.after(LOOK_S, self.complete, go_on)
 
     def _may_begin(self) -> bool:
-        """Return True if what the program left may be ranks whose Python has not started yet."""
+        """Return True if orphans of the program may be ranks whose Python has not started yet."""
         self._ended_at = self._ended_at or self._attempt.loop.clock()
         soon = self._attempt.loop.clock() - self._ended_at < BEGINS_S
-        if not soon or self._left or not tree.has_children():
+        if not soon or self._at_work or not tree.has_children():
             return False
-        return any(map(self._placed.may_be_head, apart(self._attempt.children.running).left))
+        return any(map(self._placed.may_be_head, groups(self._attempt.children.running).orphans))
 
     def _beginning(self) -> list[Key]:
-        """Return shells that the program left and that have started no launcher yet, where its words start ranks."""
-        seen = self._placed.node(self._attempt.children.ended).heads or self._placed.living()
-        if seen or not self._advice.starts or not tree.has_children():
+        """Return orphaned shells that have not started a launcher yet, if commands of the program start ranks."""
+        started = self._placed.node(self._attempt.children.ended).heads or self._placed.living()
+        if started or not self._advice.starts or not tree.has_children():
             return []
-        orphans = apart(self._attempt.children.running).left
+        orphans = groups(self._attempt.children.running).orphans
         return [process for process in orphans if (entry := tree.entry(process.pid)) and entry.name in tree.SHELLS]
 
     def _working(self) -> list[Key]:
@@ -103,7 +103,7 @@ class Whole:
         return success.left(self._placed.node(self._attempt.children.ended), self._placed.living())
 
     def _sign_of_life(self) -> object:
-        processes = [process for root, _ in self._left for process in (tree.Identity(root, 0), *tree.descendants(root))]
+        processes = [process for root, _ in self._at_work for process in (tree.Identity(root, 0), *tree.descendants(root))]
         entries = [tree.entry(process.pid) for process in processes]
         outputs = sum(output.taken for output in self._attempt.logs.by_rank.values())
         return len(entries), sum(entry.ticks for entry in entries if entry), outputs
@@ -111,20 +111,20 @@ class Whole:
     # Judging
 
     def _judge(self, go_on: Callable[[], None]) -> None:
-        believed = self._plan.trust.exit == PROGRAM
-        failure = self._left_failure() or self._hidden_failure(believed=believed) or self._alone()
-        if failure and believed:
+        trusted = self._plan.trust.exit == PROGRAM
+        failure = self._failure_at_work() or self._hidden_failure(trusted=trusted) or self._alone()
+        if failure and trusted:
             self._attempt.notes.append(f"{failure.judgement.reason} (RANKLAUNCH_EXIT={PROGRAM})")
-        if failure and not believed:
-            self._attempt.finishes.clear()  # the program's 0
+        if failure and not trusted:
+            self._attempt.finishes.clear()  # the exit code 0 of the program
             self._attempt.fail(failure)
         else:
             go_on()
 
-    def _left_failure(self) -> Ending | None:
+    def _failure_at_work(self) -> Ending | None:
         """Return the first failure of a rank that the program left at work."""
         node = self._placed.node(self._attempt.children.ended)
-        for process in self._left:
+        for process in self._at_work:
             status = self._attempt.children.adopted.get(process[0])
             code = code_of(status) if status is not None else node.codes.get(process, 0)
             if code:
@@ -134,8 +134,9 @@ class Whole:
                 return self._ending(code, reason, head)
         return None
 
-    def _hidden_failure(self, *, believed: bool) -> Ending | None:
-        """Return the failure of the last launcher, where nothing in the program handles it. Else note it."""
+    def _hidden_failure(self, *, trusted: bool) -> Ending | None:
+        """Return the failure of the last launcher, unless the program handles failures: then add a note. trusted: True if the program's
+        exit code decides."""
         node = self._placed.node(self._attempt.children.ended)
         hidden, before = success.hidden(node), success.earlier(node)
         if before:
@@ -146,8 +147,8 @@ class Whole:
             return None
         name, code = hidden.launcher.name, hidden.launcher.code or 1
         starts = self._advice.starts
-        if not believed and (not starts or any(start.judged for start in starts)):
-            why = "handles failures itself" if starts else "is no script in which that could be seen"
+        if not trusted and (not starts or any(start.judged for start in starts)):
+            why = "handles failures itself" if starts else "is not a script that could be checked"
             self._attempt.notes.append(f"{name} failed with exit code {code}, and {self._program} ended with 0: it {why}")
             return None
         if any(start.piped for start in starts):
@@ -160,11 +161,11 @@ class Whole:
         return self._ending(code, f"{name} failed with exit code {code}; {self._program} hid that and ended with 0 ({how})", first)
 
     def _failed_at(self, head: Head) -> float:
-        """Return when a rank recorded its exception, or its exit, monotonic seconds."""
+        """Return the time at which a rank recorded its exception or its exit, monotonic seconds."""
         return min((record.monotonic for record in self._placed.ends(head.process)), default=float("inf"))
 
     def _alone(self) -> Ending | None:
-        """Return the failure of a job of several nodes of which this one has worked alone."""
+        """Return the failure of a job of several nodes whose ranks on this node worked alone."""
         plan, node = job_of(self._plan), self._placed.node(self._attempt.children.ended)
         lone = rules.alone(node, plan) if self._plan.runs == EACH and not self._plan.trust.each_node_alone else None
         if not lone or rules.is_whole(node, plan):
@@ -187,7 +188,7 @@ class Whole:
     def _time_of(self, record: Record | None) -> float:
         return record.at if record else self._attempt.nodes.wall(self._attempt.loop.clock())
 
-    # Words
+    # Texts
 
     @property
     def _program(self) -> str:

@@ -1,6 +1,6 @@
-"""Number of ranks that a launcher has started, once the launcher has ended with 0: a wrong number of ranks also ends with 0.
+"""Number of ranks that a launcher has started, checked once the launcher has ended with 0: a wrong number of ranks also ends with 0.
 
-Counted by the files made for ranks before their start, or by processes at the ranks' places, under any name.
+Ranks are counted by their output files, which exist before their start, or by processes at the depth of ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ranklaunch.plan.model import Plan, RankOutputs, everything
 from ranklaunch.processes.children import LAUNCHER, Child, Success
 from ranklaunch.system.disk import DiskFiles
 
-MOST_PROOF = 64  # bytes of the file of Launcher.proof
+MOST_PROOF = 64  # bytes that are read of the file Launcher.proof
 KILLED = 128 + signal.SIGKILL
 
 
@@ -26,12 +26,12 @@ def success(plan: Plan, ended: Sequence[Child]) -> Success:
     for child in ended:
         proof = child.launcher.proof
         if proof and (DiskFiles().text(proof, MOST_PROOF) or "").strip() == PROOF_BEGUN:
-            why = "but what it had started to start the ranks has not ended by itself: it was killed, most likely"
+            why = "but the process that it had started for the ranks did not end by itself: it was killed, most likely"
             return Success("", plan.job.node.slots, f"{child.process.name} ended with 0, {why}", KILLED)
     for child in ended:
         if child.role == LAUNCHER and child.launcher.DEPTH:
             return _of_launcher(plan, child)
-        if child.role == LAUNCHER and child.launcher.CARRIERS and plan.fewer_ranks:  # its ranks may be on other nodes
+        if child.role == LAUNCHER and child.launcher.CARRIERS and plan.fewer_ranks:  # the ranks may be on other nodes
             return _unknown(child, 0, plan.job.world_size)
     return Success(f"{everything(plan)} succeeded")
 
@@ -47,13 +47,13 @@ def _of_launcher(plan: Plan, launcher: Child) -> Success:
         return unknown
     if by_files:
         fewer = (
-            f"{_seen(seen, planned)}, although {name} ended with 0: an option, a template or a configuration of yours has told it another "
-            "number than the plan's; RANKLAUNCH_FEWER_RANKS=true lets such a job succeed"
+            f"{_seen(seen, planned)}, although {name} ended with 0: an option, a template or a configuration file sets another "
+            "number of ranks than the plan; RANKLAUNCH_FEWER_RANKS=true lets such a job succeed"
         )
         return replace(unknown, fewer=fewer)
     writes_here = plan.outputs and any(plan.outputs.folder in word for word in launcher.process.argv)
     if writes_here and announced and not seen and not (announced.alive or announced.ended):
-        fewer = f"{name} ended with 0 before a rank had started: what it had started to start them was killed, most likely"
+        fewer = f"{name} ended with 0 before a rank had started: the process that was to start them was killed, most likely"
         return replace(unknown, fewer=fewer, code=KILLED)
     return unknown
 
@@ -68,7 +68,7 @@ def _seen(seen: int, planned: int) -> str:
 
 
 def _files(outputs: RankOutputs | None) -> set[str]:
-    """Return the keys of the ranks that have files."""
+    """Return the keys of the ranks that have output files."""
     if not outputs:
         return set()
     pattern = re.compile(outputs.pattern)

@@ -1,6 +1,6 @@
 """Records of this node's ranks and launchers (ranklaunch.rankside): their folder, made before the processes start, and its reader.
 
-A bounded number of files is read, each once.
+The reader reads a bounded number of files, each once.
 """
 
 from __future__ import annotations
@@ -25,32 +25,29 @@ from ranklaunch.supervise.record import write_file
 from ranklaunch.system import disk, tree
 from ranklaunch.verdict import folders
 
-MOST_NAMES = 4 * MOST_RECORD_FILES  # that are looked at, in a folder with other files in it
+MOST_NAMES = 4 * MOST_RECORD_FILES  # names read in a folder that may have other files
 MOST_TOTAL = 16 * 1024 * 1024  # bytes of all files
-ORDER = {LAUNCHER: 0, RANK: 1, EXIT: 2, EXCEPTION: 3}  # in which they are read
+ORDER = {LAUNCHER: 0, RANK: 1, EXIT: 2, EXCEPTION: 3}  # order of reading, by kind
 
 
 class Records:
-    """The records in one folder."""
+    """Records in one folder."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._known: set[str] = set()  # names
-        self._waiting: list[str] = []  # known names whose files are to be read, the next one last
-        self._left = MOST_RECORD_FILES
+        self._known: set[str] = set()  # names of files found
+        self._waiting: list[str] = []  # names of files to read, the next one last
+        self._files_left = MOST_RECORD_FILES
         self._bytes_left = MOST_TOTAL
 
     def new(self, seconds: float = 60.0) -> Iterator[Record]:
-        """Yield records that are new since the last call.
-
-        After `seconds` the rest waits for the next call.
-        """
-        if not self._waiting and self._left > 0:
+        """Yield the records that are new since the last call. After `seconds`, the rest waits for the next call."""
+        if not self._waiting and self._files_left > 0:
             self._find()
         until = time.monotonic() + seconds
-        while self._waiting and self._left > 0 and self._bytes_left > 0 and time.monotonic() < until:
+        while self._waiting and self._files_left > 0 and self._bytes_left > 0 and time.monotonic() < until:
             name = self._waiting.pop()
-            self._left -= 1
+            self._files_left -= 1
             data = disk.own_file(os.path.join(self.folder, name), MOST_RECORD_BYTES)
             self._bytes_left -= len(data or b"")
             record = parse_record(name, data) if data is not None else None
@@ -71,17 +68,14 @@ PRIVATE = 0o700
 
 
 class Recording:
-    """Records folder of one round.
-
-    If a launcher starts ranks on all nodes, also the pointer file by which ranks find the folder.
-    """
+    """Records folder of one round, and the pointer file by which ranks find the folder if one launcher starts the ranks of all nodes."""
 
     def __init__(self, round_folder: str) -> None:
         self._round_folder = round_folder
         self._pointer = ""
 
     def variables(self, plan: Plan) -> dict[str, str]:
-        """Make the folder, and return the variable that names it; its value is "" (record nothing) if the folder cannot be made."""
+        """Make the folder, and return the variable with its path; the value is "" (no records) if the folder cannot be made."""
         value = next((each.value for each in plan.recorders.variables if each.name == RECORDS_DIR), "")
         if not value:
             return {}
@@ -99,8 +93,8 @@ class Recording:
         os.makedirs(pointers, PRIVATE, exist_ok=True)
         if os.path.islink(pointers) or os.stat(pointers).st_uid != os.geteuid():
             raise PermissionError(pointers)
-        own = tree.identify(os.getpid())
-        self._pointer = os.path.join(pointers, f"{os.uname().nodename}-{own.pid}-{own.start}")
+        process = tree.identify(os.getpid())
+        self._pointer = os.path.join(pointers, f"{os.uname().nodename}-{process.pid}-{process.start}")
         write_file(self._pointer, folder, 0o600)
 
     def close(self) -> None:
@@ -108,5 +102,5 @@ class Recording:
             try:
                 os.unlink(self._pointer)
                 os.rmdir(os.path.dirname(self._pointer))
-            except OSError:  # others use the folder too
+            except OSError:  # other jobs use the folder too
                 pass

@@ -1,1 +1,1 @@
-"""Wrappers of each rank on request: cores of its own, a debugger, a command of the user's."""
+"""Wrapper of each rank, on request: binds the rank to cores, starts a debugger, or runs a command of the user's in front."""

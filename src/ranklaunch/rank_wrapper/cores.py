@@ -1,5 +1,5 @@
-"""Cores of this container, divided among its ranks as by DeepSpeed's --bind_cores_to_rank and --bind_core_list: the same
-number for each, the remainder for none, one hardware thread of each core unless a list names different ones."""
+"""Division of this container's cores among its ranks, as by DeepSpeed's --bind_cores_to_rank and --bind_core_list: each rank gets
+the same number, a remainder stays unused. One hardware thread of each core is used, unless a list names others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ STATUS, CPUS, NODES = "/proc/self/status", "/sys/devices/system/cpu", "/sys/devi
 
 
 class Divided(NamedTuple):
-    """By local rank: cores as a list of them is written, and the NUMA node that has all of them, "" where they are of several."""
+    """Shares of the ranks. cores: list of cores as text, by local rank. memory: NUMA node of these cores, by local rank; "" if they
+    are on several. each: cores of one rank."""
 
     cores: tuple[str, ...]
     memory: tuple[str, ...]
@@ -27,12 +28,13 @@ class Divided(NamedTuple):
 
 
 def divided(reader: Reader, ranks: int) -> Divided | None:
-    """Return None if they cannot be divided: a problem, or the plan is of another machine, whose cores are in no file below --root."""
+    """Divide the cores among the ranks of this node. Return None after a problem, and for a plan of another machine (--root), whose
+    cores are unknown."""
     allowed, listed = _allowed(reader.files), reader.peek(BIND_CORES)
     asked = reader.described(BIND_CORES if listed else BIND)
     if not allowed:
-        rest = "these are taken unchecked" if listed else "none are shown"
-        reader.warn(f"{asked}: {STATUS} does not say here which cores there are, so {rest}")
+        result = "the listed ones are not checked" if listed else "the plan shows none"
+        reader.warn(f"{asked}: {STATUS} does not list the cores of this container, so {result}")
     if not (allowed or listed):
         return None
     nodes = _numa(reader.files)
@@ -44,11 +46,12 @@ def divided(reader: Reader, ranks: int) -> Divided | None:
         return None
     shares = [cores[i * each : (i + 1) * each] for i in range(ranks)]
     reader.ledger.note("cores", " ".join(map(spans.text, shares)), why)
-    return Divided(tuple(map(spans.text, shares)), tuple(_home(share, nodes) for share in shares), each)
+    return Divided(tuple(map(spans.text, shares)), tuple(_common_node(share, nodes) for share in shares), each)
 
 
 def _wanted(reader: Reader, allowed: Sequence[int], listed: Sequence[int], nodes: dict[int, str], ranks: int) -> tuple[list[int], str]:
-    """Return cores in the order in which ranks get them, and where they come from. allowed: empty if unknown. listed: by the user."""
+    """Return the cores in the order in which ranks get them, and their source. allowed: cores of this container, empty if unknown.
+    listed: cores that the user lists, empty for none. nodes: NUMA node of each core."""
     if listed:
         foreign = [core for core in listed if allowed and core not in {*allowed}]
         if foreign:
@@ -72,18 +75,18 @@ def _allowed(files: Files) -> tuple[int, ...]:
 
 
 def _first_thread(files: Files, cpu: int, allowed: set[int]) -> int:
-    """Return the first thread of a CPU's core, of those that the container has."""
+    """Return the first of the container's hardware threads on the same core as `cpu`."""
     threads = {*_listed(text_of(files, f"{CPUS}/cpu{cpu}/topology/thread_siblings_list", MOST_BYTES))} & allowed
     return min(threads, default=cpu)
 
 
 def _numa(files: Files) -> dict[int, str]:
-    """By core; names are as wide as the widest, so that they sort as numbers do."""
+    """Return the NUMA node of each CPU, with leading zeros, so that the texts sort like numbers."""
     names = [name for name in files.names(NODES) if re.fullmatch("node[0-9]{1,4}", name)]
     return {cpu: f"{name[4:]:0>4}" for name in names for cpu in _listed(text_of(files, f"{NODES}/{name}/cpulist", MOST_BYTES))}
 
 
-def _home(share: Sequence[int], nodes: dict[int, str]) -> str:
+def _common_node(share: Sequence[int], nodes: dict[int, str]) -> str:
     homes = {nodes.get(cpu, "") for cpu in share}
     only = homes.pop() if len(homes) == 1 else ""
     return str(int(only)) if only else ""

@@ -1,4 +1,4 @@
-"""A launch.json for Visual Studio Code, with which its debugger attaches to the ranks of a job."""
+"""File launch.json for Visual Studio Code, by which its debugger attaches to the ranks of a job."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 
 def as_launch(plans: Iterable[Plan], cwd: str) -> str:
-    """cwd: the folder in which the program runs, where the plan names none."""
+    """Return the text of launch.json. cwd: working folder of the program, if the plan names none. Raises ConfigError without a debugger."""
     configurations = [entry for plan in plans for entry in _entries(plan, cwd)]
     if not configurations:
-        msg = f"--format vscode says where debuggers attach, and no rank has one: add {DEBUGPY.both}"
+        msg = f"--format vscode needs ranks with a debugger, and no rank has one: add {DEBUGPY.both}"
         raise ConfigError(msg)
     both = {"name": "all ranks", "configurations": [entry["name"] for entry in configurations]}
     return json.dumps({"version": "0.2.0", "configurations": configurations, "compounds": [both]}, indent=2) + "\n"
@@ -41,7 +41,7 @@ def _entries(plan: Plan, cwd: str) -> Iterator[dict[str, Any]]:
 
 
 def _rank(plan: Plan, local_rank: int) -> int:
-    """As a rank table has it, where the ranks are processes of the plan."""
+    """Return the rank with this local rank. A rank table may number the plan's processes differently."""
     ranks = {process.local_rank: process.rank for process in plan.processes if process.rank is not None}
     rank = ranks.get(local_rank)
     return plan.job.node.first_rank + local_rank if rank is None else rank

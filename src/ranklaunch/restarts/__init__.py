@@ -1,1 +1,1 @@
-"""What follows a round that has failed: whether all ranks start again, and why not. Pure."""
+"""Restarts after a failed round: facts of the round, the decision, and the removal of leftovers."""

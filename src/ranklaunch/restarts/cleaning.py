@@ -1,5 +1,5 @@
-"""Leftovers of a round, and waits until nothing of them remains: files in shared memory, the port
-of the rendezvous, the memory of devices. The processes of the round have ended before."""
+"""Removal of a round's leftovers after the end of its processes: files in shared memory, the port of
+the rendezvous, the memory of devices."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from ranklaunch.system import ports, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import folders
 
-KEPT = 5  # of the last rounds, the one that begins among them
+KEPT = 5  # last rounds whose folders are kept whole, including the one that begins
 SHARED = "/dev/shm"
-SESSIONS = "/tmp/ompi."  # of Open MPI: HOST.UID, and in it a folder for each mpirun
-PORT_S = 50.0  # at most, for the port to come free
-DEVICES_S = 50.0  # at most, for the devices to give their memory back
+SESSIONS = "/tmp/ompi."  # prefix of Open MPI's session folder: /tmp/ompi.HOST.UID has a folder for each mpirun
+PORT_S = 50.0  # longest wait for a free port
+DEVICES_S = 50.0  # longest wait for free devices
 LOOK_S = 0.2
 LOOK_AT_DEVICES_S = 2.0
-USED_MB = 512  # what drivers keep of a device without any process
+USED_MB = 512  # a driver may keep less than this on a device without processes
 
 
-Ask = Callable[[tuple[str, ...]], str]  # a program's output; "" where it is not there, fails or is silent
+Ask = Callable[[tuple[str, ...]], str]  # returns a program's output; "" if the program is missing, fails or does not answer
 
 
 @dataclass(frozen=True)
 class Held:
-    """Resources of the processes of a round. pids: of the processes. files: in shared memory.
-    before: content of shared memory at their start, by name and inode."""
+    """Resources of a round's processes. pids: pids of the processes. files: files in shared memory
+    that they had open. before: content of shared memory at their start, path and inode of each file."""
 
     pids: frozenset[int] = frozenset()
     files: frozenset[str] = frozenset()
@@ -49,13 +49,13 @@ class Held:
 
 
 def held(before: frozenset[tuple[str, int]] = frozenset()) -> Held:
-    """By the processes below this one that live."""
+    """Return the resources of the living processes below this one. before: as in Held."""
     pids = frozenset(process.pid for process in tree.descendants(os.getpid()))
     return Held(pids, frozenset(path for pid in pids for path in _files(pid)), before)
 
 
-def there() -> frozenset[tuple[str, int]]:
-    """What lies in shared memory, by whomever."""
+def shared_memory_content() -> frozenset[tuple[str, int]]:
+    """Return path and inode of each file in shared memory, of any user."""
     try:
         with os.scandir(SHARED) as entries:
             return frozenset((entry.path, entry.inode()) for entry in entries)
@@ -64,7 +64,7 @@ def there() -> frozenset[tuple[str, int]]:
 
 
 def _files(pid: int) -> Iterator[str]:
-    """What a process has open or mapped of the shared memory."""
+    """Yield the files in shared memory that a process has open or mapped."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             mapped = [line.split(None, 5)[5].rstrip("\n") for line in file if SHARED in line]
@@ -74,21 +74,25 @@ def _files(pid: int) -> Iterator[str]:
     yield from (path for path in (*mapped, *opened) if path.startswith(f"{SHARED}/") and not path.endswith(" (deleted)"))
 
 
-def remove(left: Held) -> list[str]:
-    """Remove files of dead processes, and return their paths: files that only dead processes had open, and files with one of their pids in
-    the name. A file that is older than the round stays."""
-    made = {path for path, _ in there() - left.before}
-    files = {path for path in (*left.files, *_named(left.pids)) if path in made or path.rpartition("/")[0] != SHARED}
-    others = [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) not in left.pids] if files else []
+def remove(leftovers: Held) -> list[str]:
+    """Remove the files of a round's dead processes from shared memory, and return their paths.
+
+    These are files that only dead processes had open, and files with one of their pids in the name. A file that is older than the
+    round stays.
+    """
+    made = {path for path, _ in shared_memory_content() - leftovers.before}
+    files = {path for path in (*leftovers.files, *_named(leftovers.pids)) if path in made or path.rpartition("/")[0] != SHARED}
+    others = [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) not in leftovers.pids] if files else []
     removed = [path for path in sorted(files.difference(*map(_files, others))) if _removed(path)]
-    _remove_sessions(left.pids)
+    _remove_sessions(leftovers.pids)
     return removed
 
 
 def _removed(path: str) -> bool:
-    """Remove a file, unless foreign or open anywhere: of a process in another container with the same shared memory, the kernel alone
-    knows,
-    and gives no lease then."""
+    """Remove a file. Return False for a file of another user, and for an open file.
+
+    /proc does not show processes of another container with the same shared memory, but the kernel then refuses a lease on the file.
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -100,21 +104,23 @@ def _removed(path: str) -> bool:
     except OSError:
         return False
     finally:
-        os.close(fd)  # which ends the lease
+        os.close(fd)  # also ends the lease
     return True
 
 
 def _is_open_elsewhere(fd: int) -> bool:
     try:
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGCHLD)  # for whoever opens it now: SIGIO would be a request to stop
+        # The signal is sent if another process opens the file now; the default, SIGIO, would be a stop request.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGCHLD)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
-        return error.errno == errno.EAGAIN  # else there are no leases here
+        return error.errno == errno.EAGAIN  # another error means that the file system has no leases
     return False
 
 
 def prune(attempt: str, number: int) -> None:
-    """As this round begins: of those between the first and the last ones only their ends stay."""
+    """Remove logs of old rounds as round `number` begins. Only the first round and the last KEPT ones stay whole; of the rounds between
+    them, only the round's verdict stays."""
     folder = folders.restart(attempt, number - KEPT)
     for name in os.listdir(folder) if number > KEPT and os.path.isdir(folder) else ():
         path = os.path.join(folder, name)
@@ -142,7 +148,10 @@ def _remove_sessions(pids: frozenset[int]) -> None:
 
 
 def wait(plan: Plan, loop: Loop, say: Callable[[str], None], over: Callable[[], bool], ask: Ask) -> None:
-    """Until the port of the rendezvous and the devices are free. Raises WaitError that names who has the port. ask: a tool."""
+    """Wait until the port of the rendezvous and the devices are free. over: returns True once the attempt has ended. ask: runs a tool.
+
+    Raises WaitError, which names the owner of the port.
+    """
     port = _port(plan)
     if port:
         _wait_for_port(port, loop, over)
@@ -151,7 +160,7 @@ def wait(plan: Plan, loop: Loop, say: Callable[[str], None], over: Callable[[], 
 
 
 def _port(plan: Plan) -> int:
-    """Port of the rendezvous, where that is on this node; 0 where ranks meet by MPI and may leave the port to others."""
+    """Return the port of the rendezvous on this node; 0 if it is on another node, or if ranks meet by MPI, without this port."""
     if plan.method in BY_MPI:
         return 0
     value = next((reading.value for reading in plan.values if reading.name == "master_port"), "")
@@ -163,14 +172,15 @@ def _wait_for_port(port: int, loop: Loop, over: Callable[[], bool]) -> None:
     while not _is_free(port) and not over():
         if loop.clock() >= until:
             owner = ports.holder(port)
-            whose = owner.text if owner else "a process that is not seen here"
-            msg = f"port {port} of the rendezvous is still taken, {PORT_S:g} s after all ranks have ended: {whose} has it"
+            used_by = owner.text if owner else "a process that is not visible here"
+            msg = f"port {port} of the rendezvous is still in use {PORT_S:g} s after the end of all ranks, by {used_by}"
+            msg += "; end that process, or set RANKLAUNCH_MASTER_PORT to another port"
             raise WaitError(msg)
         loop.run_until(over, min(until, loop.clock() + LOOK_S))
 
 
 def _is_free(port: int) -> bool:
-    """With SO_REUSEADDR: a connection in TIME_WAIT is in nobody's way."""
+    """Return True if a server can listen on a port. SO_REUSEADDR ignores connections in TIME_WAIT."""
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -186,7 +196,10 @@ def _is_free(port: int) -> bool:
 
 
 def _wait_for_devices(kind: str, loop: Loop, say: Callable[[str], None], over: Callable[[], bool], ask: Ask) -> None:
-    """Wait for free devices, but not for a tool without an answer. Other users may stay on a device: ranks start in the end."""
+    """Wait for free devices, at most DEVICES_S, and not for a tool without an answer.
+
+    The devices may have other users, so ranks start even if they never become free.
+    """
     argv, busy = DEVICE_TOOLS[kind]
     until = loop.clock() + DEVICES_S
     while not over():
@@ -194,7 +207,7 @@ def _wait_for_devices(kind: str, loop: Loop, say: Callable[[str], None], over: C
         if not in_use:
             return
         if loop.clock() >= until:
-            say(f"warning: {DEVICES_S:g} s after all ranks have ended, {in_use}; they are started all the same")
+            say(f"warning: {DEVICES_S:g} s after all ranks have ended, {in_use}; starting the ranks anyway")
             return
         loop.run_until(over, min(until, loop.clock() + LOOK_AT_DEVICES_S))
 
@@ -205,7 +218,8 @@ def _gpus(text: str) -> str:
 
 
 def _npus(text: str) -> str:
-    """By the table of processes at its end: an idle NPU's own use is beyond any limit."""
+    """Return a text about an NPU in use, by the table of processes at the end of npu-smi's output: the memory that an idle NPU itself
+    uses has no fixed limit."""
     _, separator, processes = text.partition("Process id")
     running = re.findall(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|", processes, re.MULTILINE) if separator else []
     return f"NPU {running[0][0]} still has process {running[0][1]}" if running else ""

@@ -1,7 +1,7 @@
-"""Node 0's decision after a failed round: do all ranks start again? Pure.
+"""Node 0's decision after a failed round: a restart of all ranks, or the end of the job. Pure.
 
-A stop without need costs without bound; one more try costs one try. So the ranks start again unless
-a rule stands against a restart, and each rule names something seen in the round.
+The cost of an unnecessary stop is unlimited; one more try costs one try. So the ranks start again unless
+a rule forbids a restart, and each rule rests on a fact of the round.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ranklaunch.verdict.model import ELSEWHERE, NO, Culprit
 
 NEVER = (UsageError.exit_code, MissingProgramError.exit_code, ConfigError.exit_code)
 PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress, the second, ...
-LONG_S = 600.0  # a round that ran longer went on, where nothing else tells
-FULL = ("no-space-left", "quota-exceeded")  # known errors that nobody can wait out
-NOT_WRITTEN = "torch-checkpoint-write-failed"  # which a full file system explains
-_FULL_DISK = r"the file system of .+ is full(?:$|:.*)"  # in a note
+LONG_S = 600.0  # a longer round counts as progress if there are no steps and checkpoints
+FULL = ("no-space-left", "quota-exceeded")  # known errors that do not pass with time
+NOT_WRITTEN = "torch-checkpoint-write-failed"  # known error that a full file system explains
+_FULL_DISK = r"the file system of .+ is full(?:$|:.*)"  # pattern of a note about a full file system
 
 Place = tuple[int, int]  # epoch and step
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of restarts. most: restarts without progress. never: exit codes after which there is
-    none. restarted_outside: the platform starts the job again."""
+    """Settings of restarts. most: allowed restarts without progress. never: exit codes without a
+    restart. restarted_outside: True if the platform starts the job again."""
 
     most: int
     never: tuple[int, ...] = ()
@@ -40,13 +40,13 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RoundFacts:
     """Facts of a failed round.
 
     launched: its ranks had been started. away: a lost node, or a node without a report of its end.
     hung: RANKLAUNCH_HANG=stop ended the round. finished: a rank had ended with 0 by itself. unable:
-    a node cannot begin this round or a later one. began: a step was seen. place: highest step in
-    the ranks' output. mark: number of the newest checkpoint of this round; None for none, or if
+    a node cannot begin this round or a later one. began: a step was recognised. place: highest step
+    in the ranks' output. mark: number of the newest checkpoint of this round; None for none, or if
     unknown. marks: checkpoint markers could be read. seconds: from the release to the failure.
     device_fault: the culprit's known error is a fault of a device.
     """
@@ -68,8 +68,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Past:
-    """A past round. signature: the failure and its place; None if unknown. progress: the round made
-    some. best, mark: the highest step and checkpoint so far."""
+    """A past round. signature: its failure and the place of it; None if unknown. progress: True if the
+    round made progress. best, mark: highest step and checkpoint of this round and all before."""
 
     number: int
     signature: tuple[object, ...] | None
@@ -81,7 +81,7 @@ class Past:
 @dataclass(frozen=True)
 class Decision:
     """Decision after a round. again: all ranks start once more, after pause_s seconds. sentence:
-    the decision with its reason. exit_code: of the job; None: the culprit's own."""
+    the decision with its reason. exit_code: exit code of the job; None for the culprit's."""
 
     again: bool
     sentence: str
@@ -90,29 +90,30 @@ class Decision:
     pause_s: float = 0.0
 
 
-def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
-    """Return the decision after a round. history: the rounds before, oldest first."""
+def decide(history: Sequence[Past], facts: RoundFacts, settings: Settings) -> Decision:
+    """Return the decision after a round. history: the rounds before, oldest first. facts: facts of
+    this round."""
     last = history[-1] if history else None
-    best = max(filter(None, (seen.place, last.best if last else None)), default=None)
-    mark = max((each for each in (seen.mark, last.mark if last else None) if each is not None), default=None)
-    past = Past(seen.number, signature(seen, last.best if last else None), _progress(seen, last), best, mark)
+    best = max(filter(None, (facts.place, last.best if last else None)), default=None)
+    mark = max((each for each in (facts.mark, last.mark if last else None) if each is not None), default=None)
+    past = Past(facts.number, signature(facts, last.best if last else None), _progress(facts, last), best, mark)
     used = spent([*history, past])
-    return _refusal(seen, settings, last, past, used) or _restart(seen, settings, past, used)
+    return _refusal(facts, settings, last, past, used) or _restart(facts, settings, past, used)
 
 
-def _refusal(seen: Seen, settings: Settings, last: Past | None, past: Past, used: int) -> Decision | None:
+def _refusal(facts: RoundFacts, settings: Settings, last: Past | None, past: Past, used: int) -> Decision | None:
     """Return the decision against another round, None if one may follow. last: the round before
     this one. used: restarts without progress."""
-    why = _forbidden(seen, settings)
+    why = _forbidden(facts, settings)
     if why:
         return Decision(False, f"not started again: {why}", past)
-    if seen.device_fault and settings.restarted_outside:
-        text = "not started again on a device that has failed: who starts the job again can leave out its host"
+    if facts.device_fault and settings.restarted_outside:
+        text = "not started again on a device that has failed: the platform that starts the job again can leave out its host"
         return Decision(False, text, past, WaitError.exit_code)
     if last and past.signature and _is_same(past, last):
-        text = f"not started again: the same failure came twice {_where(seen.place or past.best)}, without progress between them"
-        in_vain = not seen.launched and seen.judgement.exit_code == WaitError.exit_code
-        return Decision(False, text, past, None if in_vain else NO_PROGRESS)  # what this job waited for may be there for a new one
+        text = f"not started again: the same failure came twice {_where(facts.place or past.best)}, without progress between them"
+        wait_failed = not facts.launched and facts.judgement.exit_code == WaitError.exit_code
+        return Decision(False, text, past, None if wait_failed else NO_PROGRESS)  # a new job may not have to wait
     if used >= settings.most:
         budget = f"{counted(settings.most, 'restart')} without progress"
         return Decision(False, f"not started again: {budget}, which is all that RANKLAUNCH_MAX_RESTARTS allows", past)
@@ -120,38 +121,40 @@ def _refusal(seen: Seen, settings: Settings, last: Past | None, past: Past, used
 
 
 def _is_same(past: Past, last: Past) -> bool:
-    """Return True for the same failure at the same place, without progress between."""
+    """Return True for the same failure at the same place, without progress between them."""
     return past.signature == last.signature and not past.progress
 
 
-def _restart(seen: Seen, settings: Settings, past: Past, used: int) -> Decision:
+def _restart(facts: RoundFacts, settings: Settings, past: Past, used: int) -> Decision:
     """Return the decision for another round, with its pause."""
     pause_s = PAUSES_S[min(used, len(PAUSES_S) - 1)]
     later = f" in {pause_s:g} s" if pause_s else ""
-    after = f"after progress ({_what(seen)})" if past.progress else f"{counted(used + 1, 'restart')} of {settings.most} without progress"
-    return Decision(True, f"starting all ranks again{later}, restart {seen.number + 1}: {after}", past, None, pause_s)
+    after = (
+        f"after progress ({_reached(facts)})" if past.progress else f"{counted(used + 1, 'restart')} of {settings.most} without progress"
+    )
+    return Decision(True, f"starting all ranks again{later}, restart {facts.number + 1}: {after}", past, None, pause_s)
 
 
 def spent(history: Sequence[Past]) -> int:
-    """Return the restarts without progress before the last of these rounds. Each progress gives one
-    back."""
+    """Return the number of restarts used up before the last of these rounds: each restart counts one,
+    and each round with progress gives one back."""
     used = 0
     for i, past in enumerate(history):
         used = max(0, used - past.progress) + (i < len(history) - 1)
     return used
 
 
-def signature(seen: Seen, before: Place | None) -> tuple[object, ...] | None:
-    """Return a value that is equal for equal failures at the same place; None if nothing tells this
-    failure from another one.
+def signature(facts: RoundFacts, before: Place | None) -> tuple[object, ...] | None:
+    """Return a value that is equal for equal failures at the same place; None if the failure has
+    neither a text nor a step to compare.
 
-    before: highest step before this round. The step counts for a round without a step of its own,
-    unless the process was killed: a kill leaves no text.
+    before: highest step before this round, for a round without a step of its own. It does not count
+    after a kill, which leaves no text.
     """
-    culprit = seen.judgement.culprit
-    words = _words(culprit) if culprit else _masked(seen.judgement.reason)
-    place = seen.place or (before if words else None)
-    return (seen.judgement.exit_code, words, place) if words or place else None
+    culprit = facts.judgement.culprit
+    words = _words(culprit) if culprit else _masked(facts.judgement.reason)
+    place = facts.place or (before if words else None)
+    return (facts.judgement.exit_code, words, place) if words or place else None
 
 
 def _words(culprit: Culprit) -> str:
@@ -168,33 +171,33 @@ def _masked(line: str) -> str:
     return re.sub(r"0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?", "N", line.strip())
 
 
-def _forbidden(seen: Seen, settings: Settings) -> str:
-    """Return why no round may follow, "" if one may. The first rule that holds gives the reason."""
-    code = seen.judgement.exit_code
+def _forbidden(facts: RoundFacts, settings: Settings) -> str:
+    """Return the reason against another round, "" for none. The first rule that holds gives the reason."""
+    code = facts.judgement.exit_code
     rules = (
-        (seen.judgement.outcome != "failed", "somebody has asked for the stop"),
-        (not seen.launched and not seen.number, "no rank had been started yet"),
-        (seen.unable, "a round that cannot begin is not tried again"),
-        (seen.away, f"{seen.away} is gone, or has not said that its ranks have ended"),
-        (seen.hung, "RANKLAUNCH_HANG=stop ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"),
-        (seen.finished, "a rank had ended with 0 before it could be stopped"),
+        (facts.judgement.outcome != "failed", "a stop was requested"),
+        (not facts.launched and not facts.number, "no rank had been started yet"),
+        (facts.unable, "a round that cannot begin is not tried again"),
+        (facts.away, f"{facts.away} is gone, or has not reported the end of its ranks"),
+        (facts.hung, "RANKLAUNCH_HANG=stop ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"),
+        (facts.finished, "a rank had ended with 0 before it could be stopped"),
         (code in settings.never, f"exit code {code} is in RANKLAUNCH_NO_RESTART_CODES"),
-        (code in NEVER, f"exit code {code} would come again"),
+        (code in NEVER, f"a restart would end with exit code {code} again"),
     )
-    return next((reason for holds, reason in rules if holds), "") or _forbidden_cause(seen)
+    return next((reason for holds, reason in rules if holds), "") or _forbidden_cause(facts)
 
 
-def _forbidden_cause(seen: Seen) -> str:
-    """Return why a known cause would fail the next round: a full disk, or an entry with retry "no"
-    before any step."""
-    error = seen.judgement.culprit.error if seen.judgement.culprit else None
+def _forbidden_cause(facts: RoundFacts) -> str:
+    """Return the known cause that would also fail the next round, "" for none: a full disk, or an
+    error with retry "no" before any step."""
+    error = facts.judgement.culprit.error if facts.judgement.culprit else None
     if not error or error.kind != blame.CAUSE:
         return ""
-    disk = _full_disk(seen.judgement)
+    disk = _full_disk(facts.judgement)
     if error.name in FULL or (error.name == NOT_WRITTEN and disk):
         return disk or f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
-    if error.retry == NO and not seen.began:
-        return f"before any step was recognised, {error.name} would come again"
+    if error.retry == NO and not facts.began:
+        return f"no step was recognised, so {error.name} would occur again"
     return ""
 
 
@@ -203,33 +206,34 @@ def _full_disk(judgement: Judgement) -> str:
     return match[0] if match else ""
 
 
-def _progress(seen: Seen, last: Past | None) -> bool:
-    """Return True for progress: by checkpoints if markers can be read, else by steps, else by time."""
-    if seen.marks:
-        return seen.mark is not None and (last is None or last.mark is None or seen.mark > last.mark)
-    if seen.place:
-        return last is None or last.best is None or seen.place > last.best
-    return seen.seconds > LONG_S
+def _progress(facts: RoundFacts, last: Past | None) -> bool:
+    """Return True for progress: by checkpoints if markers can be read, else by steps, else by the
+    length of the round."""
+    if facts.marks:
+        return facts.mark is not None and (last is None or last.mark is None or facts.mark > last.mark)
+    if facts.place:
+        return last is None or last.best is None or facts.place > last.best
+    return facts.seconds > LONG_S
 
 
-def _what(seen: Seen) -> str:
-    if seen.marks:
-        return f"checkpoint {seen.mark}"
-    return f"step {seen.place[1]}" if seen.place else f"{seen.seconds:.0f} s"
+def _reached(facts: RoundFacts) -> str:
+    if facts.marks:
+        return f"checkpoint {facts.mark}"
+    return f"step {facts.place[1]}" if facts.place else f"{facts.seconds:.0f} s"
 
 
 def _where(place: Place | None) -> str:
     return f"at step {place[1]}" if place else "before any step was recognised"
 
 
-# What the nodes report, and the decision for all of them
+# Reports of the nodes, and the decision for all of them
 
-MOST_S = 1e12  # of what a node says; more is no time, and may be no float
-State = Mapping[str, Any]  # of a node, as restarts.round_facts makes it
+MOST_S = 1e12  # longest time accepted from another node
+State = Mapping[str, Any]  # state of a node, made by restarts.round_facts
 
 
 class Decider:
-    """Decides after each round, with the history of rounds."""
+    """Decision after each round, with the history of rounds."""
 
     def __init__(self, rounds: Rounds) -> None:
         self._settings = Settings(rounds.most, rounds.never, rounds.restarted_outside)
@@ -237,14 +241,14 @@ class Decider:
 
     def __call__(self, asked: Decide) -> Decided:
         states = list(asked.states)
-        seen = _seen(asked, states)
-        decision = decide(self._history, seen, self._settings)
+        facts = _round_facts(asked, states)
+        decision = decide(self._history, facts, self._settings)
         self._history.append(decision.past)
         stop = stopped(asked.judgement, states) if decision.again else None
         if stop:
             return Decided(False, stop)
         if decision.again:
-            restart = _entry_of_restart(asked.judgement, seen, decision, states)
+            restart = _entry_of_restart(asked.judgement, facts, decision, states)
             return Decided(True, asked.judgement, {"restart": restart, "pause_s": decision.pause_s})
         code = asked.judgement.exit_code if decision.exit_code is None else decision.exit_code
         notes = (*asked.judgement.notes, decision.sentence)
@@ -253,11 +257,11 @@ class Decider:
 
 def stopped(judgement: Judgement, states: Iterable[State]) -> Judgement | None:
     """Return the judgement of a job if a stop request came while ranks were being ended for a
-    restart; None without a request. judgement: reason for the restart."""
+    restart; None without a request. judgement: judgement of the failure before the restart."""
     for stop in _each(states, "stop", list):
         code, reason = stop if len(stop) == 2 else (None, None)
         if isinstance(code, int) and 128 < code < 256 and isinstance(reason, str):
-            note = f"it came while ranks were being ended to start again: {judgement.reason}"
+            note = f"the stop request came while ranks were being ended for a restart: {judgement.reason}"
             others = (judgement.culprit, *judgement.failures) if judgement.culprit else judgement.failures
             failures = tuple(replace(each, last_lines=()) for each in others)[: blame.MOST_FAILURES]
             notes = (note, *judgement.notes)[: blame.MOST_NOTES]
@@ -265,9 +269,9 @@ def stopped(judgement: Judgement, states: Iterable[State]) -> Judgement | None:
     return None
 
 
-def _seen(asked: Decide, states: list[State]) -> Seen:
+def _round_facts(asked: Decide, states: list[State]) -> RoundFacts:
     places = [(place[0], place[1]) for place in _each(states, "place", list) if len(place) == 2 and all(isinstance(n, int) for n in place)]
-    return Seen(
+    return RoundFacts(
         number=asked.round,
         judgement=asked.judgement,
         launched=asked.released,
@@ -289,23 +293,23 @@ def _is_device_fault(judgement: Judgement) -> bool:
     if not error or error.kind != blame.CAUSE or error.retry != ELSEWHERE:
         return False
     try:
-        from ranklaunch import catalogue  # most failures are none of a device
+        from ranklaunch import catalogue  # few failures are device faults
     except (OSError, ImportError):  # no descriptor left
         return False
     return any(each.name == error.name and each.device_fault for each in catalogue.shipped())
 
 
-def _entry_of_restart(judgement: Judgement, seen: Seen, decision: Decision, states: list[State]) -> dict[str, Any]:
+def _entry_of_restart(judgement: Judgement, facts: RoundFacts, decision: Decision, states: list[State]) -> dict[str, Any]:
     """Return the entry of a round in verdict.json. lost_s: seconds since the round's newest
     checkpoint if known, else since its start."""
     culprit = judgement.culprit
     since = list(_each(states, "since_mark_s", float))
     return {
-        "round": seen.number,
+        "round": facts.number,
         "reason": judgement.reason,
         "culprit": blame.name(culprit) if culprit else None,
         "node": culprit.node if culprit else None,
-        "lost_s": round(min(since) if since else seen.seconds, 1),
+        "lost_s": round(min(since) if since else facts.seconds, 1),
         "progress": decision.past.progress,
         "decision": decision.sentence,
         **({"suspects": suspects} if (suspects := _suspects(judgement)) else {}),
@@ -313,15 +317,15 @@ def _entry_of_restart(judgement: Judgement, seen: Seen, decision: Decision, stat
 
 
 def _suspects(judgement: Judgement) -> list[dict[str, Any]]:
-    """Return the suspects of a hang that ended the round, as verdict.json has them. The last rule
-    of a judgement is about their order."""
+    """Return the suspects of a hang that ended the round, as in verdict.json. The last rule of a
+    judgement explains their order, and is left out."""
     hung = judgement.because[:-1] if not judgement.culprit else ()
     return [{"rank": each.of.rank, "node": each.of.node, "rule": each.rule} for each in hung if each.of.rank is not None]
 
 
 def _each(states: Iterable[State], name: str, kind: type) -> list[Any]:
-    """Return the values of a fact from all nodes. A value of another type counts as missing: states
-    come from other nodes."""
+    """Return the values of a fact from all nodes. States come from other nodes, so a value of another
+    type counts as missing."""
     values = [state.get(name) for state in states]
     return [value for value in values if _is(value, kind)]
 

@@ -20,9 +20,9 @@ from ranklaunch.system.bounded import within
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Ending
 
-TAIL = 64 * 1024  # bytes of a rank's log, at its end
-MOST_LOGS = 16  # that are looked at: the first ranks and the last, which trainers let speak
-MOST_MARKS = 10_000
+TAIL = 64 * 1024  # bytes read at the end of a rank's log
+MOST_LOGS = 16  # logs that are read: trainers print in the first or the last rank
+MOST_MARKS = 10_000  # checkpoint markers
 
 
 def state(
@@ -30,31 +30,31 @@ def state(
 ) -> Mapping[str, Any]:
     """Return the facts of this node as JSON.
 
-    kept: logs that the user keeps. launched_at: None if no rank was started. launched_at and now
-    are monotonic seconds. finished: a rank ended with 0 by itself. failure: reason why this round
-    cannot begin here, and no later one.
+    kept: further logs of ranks, kept by a launcher. launched_at: None if no rank was started.
+    launched_at and now are monotonic seconds. finished: a rank ended with 0 by itself. failure:
+    error because of which this round and later ones cannot begin here.
     """
     if launched_at is None:
         return {"launched": False, "unable": bool(failure)}
     place = highest([*logs(plan), *kept])
-    today, seconds = time.time(), now - launched_at  # a clock that was set makes no round longer
-    looked, mark, at = marks(plan.marks, today - seconds) if plan.marks else (False, None, None)
+    today, seconds = time.time(), now - launched_at  # monotonic, so setting the clock does not change the length of a round
+    found, mark, at = marks(plan.marks, today - seconds) if plan.marks else (False, None, None)
     return {
         "launched": True,
         "seconds": round(seconds, 3),
         "finished": finished,
         "place": list(place) if place else None,
-        "marks": looked,
+        "marks": found,
         "mark": mark,
         "since_mark_s": round(max(0.0, today - at), 3) if at else None,
     }
 
 
 def asked(plan: Plan, ending: Ending, request: tuple[int, float] | None) -> Mapping[str, Any]:
-    """Return the stop request, the hang or the death of ranklaunch on this node.
+    """Return facts about a stop request, a hang or the death of ranklaunch on this node.
 
-    request: signal and time of the first stop request. A request counts if its time is after the
-    ending, or if the ending is its result.
+    request: signal and time of the first stop request. A request counts if it came after the ending,
+    or if the ending is its result.
     """
     facts: dict[str, Any] = {"gone": blame.place(plan.job.node_index, plan.job.node.host)} if ending.killed else {}
     if ending.hung and plan.watch.hang == "stop":
@@ -65,7 +65,7 @@ def asked(plan: Plan, ending: Ending, request: tuple[int, float] | None) -> Mapp
 
 
 def logs(plan: Plan) -> list[str]:
-    """Return the logs of this node's ranks; of many ranks the first and the last ones."""
+    """Return the logs of this node's ranks; if there are many, those of the first and the last ranks."""
     paths = [process.log for process in plan.processes if process.rank is not None]
     paths += [log.log for log in (plan.outputs.logs if plan.outputs else ()) if log.rank is not None]
     paths = paths or [process.log for process in plan.processes]
@@ -74,15 +74,15 @@ def logs(plan: Plan) -> list[str]:
 
 
 def highest(paths: Iterable[str]) -> tuple[int, int] | None:
-    """Return the epoch and the highest step in the tails of these logs. Only the ranks with the
-    most reliable lines count."""
+    """Return the epoch and the highest step in the tails of these logs. Only the ranks with the most
+    reliable kind of step lines count."""
     last_steps = []
     for path in paths:
         steps = Steps()
         steps.feed(disk.end_of(path, TAIL) + b"\n", 0.0)
         last_steps += [steps.last] if steps.last else []
-    surest = min((step.weight for step in last_steps), default=0)
-    return max(((step.place.epoch, step.place.step) for step in last_steps if step.weight == surest), default=None)
+    best = min((step.weight for step in last_steps), default=0)
+    return max(((step.place.epoch, step.place.step) for step in last_steps if step.weight == best), default=None)
 
 
 def marks(patterns: Sequence[str], since: float) -> tuple[bool, int | None, float | None]:
@@ -123,7 +123,7 @@ def _made(path: str) -> float | None:
         return None
 
 
-# Markers that trainers leave beside their checkpoints: the step in their name or text
+# Markers that trainers write beside their checkpoints, with the step in their name or text
 #
 # - latest_checkpointed_iteration.txt (Megatron): the iteration, or the word release;
 # - latest (DeepSpeed): the folder's name, global_step1000;

@@ -1,1 +1,1 @@
-"""Effects: processes, signals, clocks and files. Executes a Plan and says truthfully how it ended."""
+"""Execution of a Plan: starts and stops its processes, and reports their ends."""

@@ -1,8 +1,8 @@
-"""One attempt: executes a plan after its phases before the launch, decides by the first failure, ends all processes started here, and
+"""One attempt: goes through the phases before the launch, runs the plan's processes, ends them all after the first failure, and
 reports.
 
-The first event (a failure, a stop request, an error of our own, another node's failure, success of the whole job) becomes the ending;
-nothing later changes the ending. Once all nodes have stopped, node 0 names the cause of the job's end for all.
+The first event (a failure, a stop request, an error in ranklaunch, another node's failure, success of the whole job) becomes the
+ending; no later event changes the ending. Once all nodes have stopped, node 0 names the cause of the job's end for all nodes.
 """
 
 from __future__ import annotations
@@ -67,18 +67,19 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.waits.waiting import Condition
     from ranklaunch.system.bounded import Apart
 
-TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
-NODE_0_DONE = "node_0_done"  # word: node 0's program ended with 0
-KEPT_S = 2.0  # between looks at whether this node is only kept for node 0
-LATER_S = 0.3  # after the launch: a job that succeeds sooner needs none of `running`
+TWICE = "; a second SIGINT kills everything at once, even while a checkpoint is being saved"
+NODE_0_DONE = "node_0_done"  # message of node 0: its program ended with 0
+KEPT_S = 2.0  # between two looks for programs that only keep this node for node 0
+LATER_S = 0.3  # after the launch: a job that succeeds sooner does not need the module `running`
 
 
 class Attempt:
-    """Attempt. Public attributes are for its parts and for its plugins.
+    """One attempt on this node. Public attributes are for its parts and for its plugins.
 
-    ending: the deciding end, None until then. finishes: ranks of this node with exit code 0. held: processes of the round,
-    for the next one. launched_at: monotonic seconds, None before the launch. victims_from: monotonic seconds from which
-    ranks are ended for a failure. success: of this node's ranks. notes: about a success, for the verdict.
+    ending: the deciding end, None until then. finishes: ranks of this node with exit code 0. held: resources that processes of this
+    round may leave behind, for the next round. launched_at: monotonic seconds, None before the launch. victims_from: monotonic
+    seconds from which ranks are ended because of a failure. success: success of this node's ranks, None until then. notes: notes
+    about a success, for the verdict.
     """
 
     def __init__(self, start: Start, around: Session) -> None:
@@ -90,7 +91,7 @@ class Attempt:
         self.began = now()
         self.began_at = time.time()
         self.ending: Ending | None = None
-        self._rank: Watched | None = None  # of a launcher, if its end decided
+        self._rank: Watched | None = None  # rank of a launcher, if the end of this rank decided
         self.finishes: list[Finish] = []
         self.success: Success | None = None
         self.notes: list[str] = []
@@ -113,13 +114,13 @@ class Attempt:
 
     @property
     def plan(self) -> Plan:
-        """Return the newest plan."""
+        """The newest plan."""
         return self.phases.plan
 
     def run(self) -> Verdict:
-        """Return the verdict. All processes of this attempt have ended by then."""
+        """Run the attempt, and return the verdict after the end of all its processes."""
         try:
-            self.nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
+            self.nodes.join()  # first, so that the other nodes learn of any end of this node, even by a pending stop request
             launch = self.work.begin if self.work else self._launch
             for phase in (self.record.require, *self.phases.all, launch, self._watch):
                 self.around.take_signals()
@@ -128,24 +129,24 @@ class Attempt:
                 phase()
         except RanklaunchError as error:
             self._end(failed(error.exit_code, str(error)))
-        except (OSError, MemoryError) as error:  # no process, memory or descriptor left, a full disk
+        except (OSError, MemoryError) as error:  # no process, memory or descriptor left, or a full disk
             failure = refused(error)
             self._end(failed(failure.exit_code, str(failure)))
-        except Exception as error:  # ours; the ranks must end in good order all the same
+        except Exception as error:  # a defect in ranklaunch; the ranks must still be stopped in order
             self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
             self._end(failed(DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         return self.teardown.end()
 
     @cached_property
     def teardown(self) -> Teardown:
-        """Return the end of this attempt. Its modules are imported right after the launch, or where the attempt ends before."""
+        """Teardown of this attempt. Its modules are imported right after the launch, or at an earlier end."""
         from ranklaunch.supervise.teardown import Teardown
 
         return Teardown(self)
 
     @cached_property
     def running(self) -> Running:
-        """Return what a job that lasts or fails needs. Its modules are imported here, once: LATER_S after the launch, or at an earlier
+        """Parts for a job that lasts or fails. Their modules are imported here, once: LATER_S after the launch, or at an earlier
         failure."""
         disk.close_all(self.around.spare)
         from ranklaunch.supervise.running import Running
@@ -172,7 +173,7 @@ class Attempt:
         return self.children.running[pid]
 
     def succeed(self, text: str) -> None:
-        """Report the success of this node, which has no process left; the job succeeds when all nodes have."""
+        """Report the success of this node, after the end of its processes. The job succeeds once all nodes have."""
         if self.ending is None:
             self._take(Success(text))
 
@@ -181,7 +182,7 @@ class Attempt:
     def _launch(self) -> None:
         """Start services, wait for the ports of other nodes, then start the ranks or their launcher."""
         self.phases.require()
-        self.children.give(self._own_variables())
+        self.children.set_variables(self._own_variables())
         self.launched_at = self.loop.clock()
         outputs = self.plan.outputs
         if outputs:
@@ -209,25 +210,25 @@ class Attempt:
                 self.phases.wait_for(wait, Banners(wait.what.split(","), self.loop))
 
     def _prepare_for_failure(self) -> None:
-        """Import what a failure needs. Where that fails, the job goes on, and a failure tries again."""
+        """Import the modules that a failure needs. If the import fails, the job goes on, and a failure tries again."""
         if self.ending is None:
             with contextlib.suppress(OSError, ImportError, MemoryError):
                 self.running.prepare()
 
     def remember_ranks(self) -> None:
-        """Keep the output of ranks up to this moment: later output is about their being ended. Launchers report as before."""
+        """Freeze the output tails of ranks: later output is a consequence of the stop. Output of launchers still counts."""
         self.children.remember(but={child.identity for child in self.children.of((LAUNCHER,))}.__contains__)
         self.logs.remember()
 
     def _own_variables(self) -> dict[str, str]:
         """Return ranklaunch's variables for ranks. A launcher with restarts of its own replaces the restart count."""
         count = str(self.plan.job.restart)
-        counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
+        elastic = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
         head = {RANK_HEAD: HEAD_IS_PROGRAM} if self.plan.runs == PROGRAM else {}
-        return {RUN: self.nodes.run_id, RESTART_COUNT: count, **counted, **head, **self._recording.variables(self.plan)}
+        return {RUN: self.nodes.run_id, RESTART_COUNT: count, **elastic, **head, **self._recording.variables(self.plan)}
 
     def phase(self) -> tuple[str, str]:
-        """Return the phase of the attempt, and the thing that it waits for ("" for nothing)."""
+        """Return the phase of the attempt, and the name of its current wait ("" for none)."""
         if self.ending:
             return "stopping", ""
         if self.success:
@@ -238,7 +239,7 @@ class Attempt:
         while self.ending is None:
             self.loop.step()
 
-    # What the session hears
+    # Events from the session
 
     def reap(self) -> None:
         self.children.reap()
@@ -248,17 +249,17 @@ class Attempt:
         return self.launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:
-        self.record.hold()  # ranks are told before anything is written: the log folder may not answer
+        self.record.hold()  # ranks are signalled before anything is written: the log folder may not answer
         self.record.event("signal", signal=name_of(number))
         self.around.terminal.hurry(self.stopper.grace_s)
         if self.launched_at is not None:
-            _ = self.running  # with its plugins, which hear of the stop
+            _ = self.running  # adds the plugins, which handle the stop request
         self.companions.hurry()
         if self.ending is None:
             self._end_by_request(number)
         elif number == signal.SIGINT:
             self._on_interrupt()
-        if self.ending and self.loop.clock() - self.ending.at < blame.OF_A_STOP_S:  # whoever stops the job has ended the first rank too
+        if self.ending and self.loop.clock() - self.ending.at < blame.OF_A_STOP_S:  # the stop request also ended the first rank
             self.logs.unfold(None)
         if self.ending and not self._stop_requests and self._is_stop_too(self.ending, number):
             self.companions.on_stop_request(number)
@@ -268,11 +269,11 @@ class Attempt:
         self.record.release()
 
     def _is_stop_too(self, ending: Ending, number: int) -> bool:
-        child = self.children.of_pid(ending.pid)  # a launcher whose rank has failed may live yet
+        child = self.children.of_pid(ending.pid)  # a launcher may outlive its failed rank
         return is_stop_too(self.plan, ending, child.end if child else None, number, self.loop.clock())
 
     def _end_by_request(self, number: int) -> None:
-        """End by a signal: with success where this node's work is done, and only other nodes still run."""
+        """End by a stop request: with success if the ranks of this node have succeeded and only other nodes still run."""
         if self.success and self.nodes.may_leave:
             self.nodes.leave()
             text = f"{self.success.text}; {name_of(number)} came while the other nodes were still running"
@@ -284,7 +285,7 @@ class Attempt:
         self._say_stopping(number)
 
     def _on_interrupt(self) -> None:
-        """End everything at a second SIGINT. The first one of all nodes may come after another node's word."""
+        """Kill everything at a second SIGINT. The first SIGINT here may come after a stop by another node."""
         if signal.SIGINT not in self._stop_requests:
             self.say(f"SIGINT: stopping already{TWICE}")
             return
@@ -297,7 +298,7 @@ class Attempt:
         self.logs.say_last_output()
 
     def on_guard(self) -> None:
-        """End everything at once: the outer process was killed, and nobody is left to hear of the end."""
+        """Kill everything at once: the outer process was killed, so nobody is left to get an exit code."""
         self.nodes.go()
         self.around.terminal.hurry(self.stopper.grace_s)
         self._end(replace(failed(128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL"), killed=True))
@@ -306,7 +307,7 @@ class Attempt:
         self.stopper.kill_all()
 
     def on_stop(self, judgement: Judgement) -> None:
-        """Another node has failed. Where a rank of this one has too, its launcher is about to say more."""
+        """Handle a failure of another node. If a rank of this node has failed too, wait for its launcher's report."""
         if self.ending is not None or self.launchers.failing_since:
             return
         self.launchers.look()
@@ -331,10 +332,10 @@ class Attempt:
     def on_released(self, text: str, waited_s: float) -> None:
         late = f"{text}; this node waited {waited_s:.1f} s"
         self.record.event("released", late=late, clock_s=round(self.nodes.wall(self.loop.clock()) - time.time(), 3))
-        if self.plan.job.node_index == 0:  # the other nodes would say the same
+        if self.plan.job.node_index == 0:  # the other nodes have the same text
             self.say(text)
 
-    # What becomes of its processes
+    # Events of child processes
 
     def on_child_start(self, child: Child) -> None:
         self.launchers.watch(child)
@@ -358,7 +359,7 @@ class Attempt:
             self.work.on_end(child)
 
     def _decide(self, child: Child) -> None:
-        """The first failure decides; success needs every process."""
+        """Decide by the end of a child: the first failure ends the attempt; success needs the end of every process."""
         ending = ending_of(child)
         if ending and may_be_stopped(child):
             self.loop.after(blame.OF_A_STOP_S, partial(self.fail, ending))
@@ -370,7 +371,7 @@ class Attempt:
             self._complete()
 
     def _complete(self) -> None:
-        """All processes of this node ended with 0, which may be less than the job's success: ranks may be left at work."""
+        """Handle the end of all processes with 0. Ranks started by them may still be at work, and are waited for first."""
         is_rank = self.plan.job.program.is_python and self.plan.runs != PROGRAM
         if is_rank or not (tree.has_children() or self.teardown.has_records()):
             self._succeed()
@@ -378,16 +379,16 @@ class Attempt:
             self.running.program_ended(self._succeed)
 
     def _succeed(self) -> None:
-        """Report the success of this node. The job succeeds when all nodes have."""
+        """Report the success of this node. The job succeeds once all nodes have."""
         self._take(self.launchers.success(self.children.ended))
 
     def _on_node_0_done(self, node: int, body: object) -> None:
-        """Handle the word of node 0 that its program ended with 0."""
+        """Handle the message of node 0 that its program ended with 0."""
         self._end_with_node_0("")
 
     def _end_with_node_0(self, before: str) -> None:
-        """End with node 0 if only programs that keep this node for it run here, by two looks in
-        a row. before: result of the last look."""
+        """End with node 0 if two looks in a row find only programs that keep this node for node 0.
+        before: result of the last look, "" for other programs."""
         if self.ending or self.success:
             return
         text = self.running.keeps_node()
@@ -398,11 +399,11 @@ class Attempt:
 
     def _take(self, success: Success) -> None:
         self.success = success
-        own = Finish(self.plan.job.node_index, None, self.nodes.wall(self.loop.clock()))
+        finish = Finish(self.plan.job.node_index, None, self.nodes.wall(self.loop.clock()))
         if success.fewer:
             self.fail(failed(success.code, success.fewer))
-        elif self.nodes.done(own, success.text, success.unseen):
-            self.finishes[:] = [own]
+        elif self.nodes.done(finish, success.text, success.unseen):
+            self.finishes[:] = [finish]
             self.record.event("done")
             if self.plan.job.node_index == 0 and self.plan.runs == PROGRAM:
                 self.nodes.tell_nodes(NODE_0_DONE, None)
@@ -412,27 +413,27 @@ class Attempt:
     # The end
 
     def fail(self, ending: Ending, rank: Watched | None = None) -> None:
-        """End all processes of this node by a failure. rank: of a launcher, if the rank's end decided."""
+        """End all processes of this node by a failure. rank: rank of a launcher, if the end of this rank decided."""
         if self.ending is None:
             self._end(ending, rank)
             self._begin_stop()
 
     def _end_by(self, judgement: Judgement) -> None:
-        """End by the judgement of another node."""
+        """End by the judgement of another node, or by node 0's verdict."""
         self._end(Ending(Judgement(judgement.outcome, judgement.exit_code, judgement.reason), from_elsewhere=True))
         if judgement.outcome != "succeeded":
             self._begin_stop()
 
     def _begin_stop(self) -> None:
-        """Stop all processes as soon as no plugin needs them as they are."""
+        """Stop all processes as soon as no plugin delays the stop."""
         assert self.ending
         self.held = self.running.held() if self.plan.rounds else None
-        self.companions.before_stop(self.ending, self._tell_all)
+        self.companions.before_stop(self.ending, self._signal_all)
 
-    def _tell_all(self) -> None:
+    def _signal_all(self) -> None:
         self.victims_from = min(self.victims_from, self.loop.clock())
         self.stopper.begin(signal.SIGTERM, self.launchers.failing_since)
-        if self.stopper.says_where:  # stacks that they are about to write are no words of theirs
+        if self.stopper.says_where:  # the stacks in their output are a consequence of the stop
             self.children.remember(but=self.stopper.caught)
             self.logs.remember()
 
@@ -449,7 +450,7 @@ class Attempt:
             lasting = any(child.process.outlasts for child in self.children.of((SERVICE,)))
             self.nodes.decided(outlasts=not child and lasting)
             self.logs.let_go()
-            if not child or rank:  # what failed by itself says why
+            if not child or rank:  # a child that failed by itself still prints the reason
                 self.logs.hush()
             if ending.outcome == "failed":
                 self.fold_victims()
@@ -457,29 +458,29 @@ class Attempt:
             self.record.event("ending", outcome=ending.outcome, by=by)
 
     def first_suspect(self) -> Suspect:
-        """Return the suspect of the ending, before anything is looked into."""
+        """Return the suspect of the ending, before outputs and records are read."""
         assert self.ending
         return first_suspect(self.plan, self.ending, self.nodes.wall, self.children.of_pid(self.ending.pid), self._rank)
 
-    def fold_victims(self, *, told: bool = False) -> None:
-        """Keep further lines of running ranks off the console: a failure is known, and these ranks are about to be ended for this reason.
+    def fold_victims(self, *, at_once: bool = False) -> None:
+        """Keep further lines of running ranks off the console: a failure is known, and these ranks are about to be ended because of it.
 
-        told: their launcher ends them at once.
+        at_once: True if their launcher ends them now.
         """
-        self.victims_from = min(self.victims_from, self.loop.clock() if told else math.inf)
+        self.victims_from = min(self.victims_from, self.loop.clock() if at_once else math.inf)
         is_stop = self._stop_requests or (self.ending and self.ending.outcome != "failed")
         if self.launched_at is not None and not is_stop:
             self.logs.fold(self.launchers.known())
 
 
 # Phases before the launch: join, check, wait, gather facts, write files, prepare, muster, wait again.
-# Each may bring facts from which the plan is made anew; the newest plan is launched.
+# A phase may bring facts, and the plan is then made anew; the newest plan is launched.
 
 
 class Phases:
-    """Phases of one attempt, up to its launch. No phase goes on once the end has begun.
+    """Phases of one attempt, up to its launch. No phase goes on once the attempt has an ending.
 
-    plan: the newest. shared: contents of shared memory at the launch. waiting: name of the current
+    plan: the newest plan. shared: content of shared memory at the launch. waiting: name of the current
     wait, "" for none.
     """
 
@@ -498,7 +499,7 @@ class Phases:
         self._nodes = attempt.nodes
         self._after = start.after
         self._known = Arrived()
-        self._private = ""  # the folder of that name that has been made
+        self._private = ""  # path of the private folder, once it has been made
         self._waited: set[tuple[str, str]] = set()
 
     def _over(self) -> bool:
@@ -506,13 +507,13 @@ class Phases:
 
     @property
     def all(self) -> tuple[Callable[[], None], ...]:
-        """Return the phases in their order. Each raises RanklaunchError if it fails."""
+        """Phases in their order. Each raises RanklaunchError if it fails."""
         before = (self._settle, self._check, self._wait, self._gather, self._write_files, self._prepare)
         return (*before, self._muster, self._wait)
 
     def _settle(self) -> None:
-        """Wait before a restart in place until nothing of the last round is left, and then for
-        the pause that was decided."""
+        """Before a restart in place, wait until no process of the last round is left, then for the
+        pause that node 0 decided."""
         if not self.plan.job.restart:
             return
         from ranklaunch.restarts import cleaning
@@ -525,7 +526,7 @@ class Phases:
             self._nodes.busy(f"pausing {self._after.pause_s:g} s")
             self._loop.run_until(self._over, began + self._after.pause_s)
         self._record.event("settled", seconds=round(self._loop.clock() - began, 3))
-        if self.plan.job.rank_table and not self._over():  # the platform may have made it anew meanwhile
+        if self.plan.job.rank_table and not self._over():  # the platform may have replaced the table meanwhile
             self.plan = self._anew()
 
     def _ask(self, argv: tuple[str, ...]) -> str:
@@ -541,12 +542,12 @@ class Phases:
         return "".join(chunks)
 
     def require(self) -> None:
-        """Raise MissingProgramError with the names of all programs that the plan starts and this
-        node lacks."""
+        """Check that this node has all programs of the plan. Raises MissingProgramError with the
+        names of all missing ones."""
         if self.plan.rounds:
             from ranklaunch.restarts import cleaning
 
-            self.shared = cleaning.there()
+            self.shared = cleaning.shared_memory_content()
         processes = {process.argv[0]: process for process in (*self.plan.services, *self.plan.processes)}
         missing = []
         looks: list[Callable[[], None]] = [partial(require_program, self.plan)]
@@ -568,7 +569,7 @@ class Phases:
 
     @contextlib.contextmanager
     def _named(self, wait: str) -> Iterator[None]:
-        """Name a wait for `ranklaunch status` while it lasts."""
+        """Show `ranklaunch status` the name of a wait while it lasts."""
         self.waiting = wait
         try:
             yield
@@ -581,8 +582,8 @@ class Phases:
             disk.remove_tree(self._private)
 
     def _check(self) -> None:
-        """Fail before the waits for a program that is missing, unless a preparing step may still
-        bring it."""
+        """Fail for a missing program before the waits, unless a preparing step may still install the
+        program."""
         if not self.plan.prepare:
             self.require()
 
@@ -601,14 +602,14 @@ class Phases:
         return wait if wait and wait.kind not in ("muster", "port", "hosts command") and not self._over() else None
 
     def _wait_for_hosts(self, wait: Wait) -> None:
-        from ranklaunch.supervise.waits.waiting import HostsResolve  # sockets and threads, which most starts do not need
+        from ranklaunch.supervise.waits.waiting import HostsResolve  # imports sockets and threads, which most starts do not need
 
         names = HostsResolve(wait.what.split(","), self._loop)
         self.wait_for(wait, names)
         self._known = replace(self._known, addresses={**self._known.addresses, **names.addresses})
         if self.plan.by_address:
             self.plan = self._anew()
-            if any(kind == "muster" for kind, _ in self._waited):  # before it nothing has been written yet
+            if any(kind == "muster" for kind, _ in self._waited):  # otherwise the files are written later
                 self._write(self.plan.files)
 
     def _wait_for_file(self, wait: Wait) -> None:
@@ -626,11 +627,11 @@ class Phases:
         self.plan = planned.plan or self.plan
 
     def _anew(self) -> Plan:
-        """Make the plan anew from all facts up to now."""
+        """Return a plan made anew from all facts up to now."""
         return self._replan(self._known) if self._replan else self.plan
 
     def _gather(self) -> None:
-        """Run the steps that bring facts, and make the plan from these."""
+        """Run the steps that bring facts, and make the plan anew from these facts."""
         if not self.plan.gather:
             return
         self._write(self.plan.files)
@@ -673,8 +674,8 @@ class Phases:
                 return
 
     def _watch_table(self, plan: Plan) -> Renewed | None:
-        """Return a watch over the rank table for a start that is not the first: the platform may
-        replace it, node by node."""
+        """Return a watch over the rank table, None for a first start: at a later one, the platform
+        may replace the table, at a different time on each node."""
         if not plan.muster or TABLE not in plan.muster.facts or not (plan.job.attempt > 1 or plan.job.restart):
             return None
         from ranklaunch.supervise.waits.table_renewal import Renewed
@@ -682,9 +683,9 @@ class Phases:
         return Renewed(plan, self._files, self._loop, self._anew, self._nodes.ready_again)
 
     def _muster(self) -> None:
-        """Wait until all nodes are here, agree on the plan and are released. A preparing step
-        may have changed facts that are compared, and written files that nodes offer to each
-        other."""
+        """Wait at the muster (start barrier) until all nodes are here, agree on the plan and are
+        released. A preparing step may have changed the compared facts, and written files that nodes
+        offer to each other."""
         if not self.plan.muster:
             return
         plan = self._anew() if self.plan.prepare else self.plan

@@ -16,7 +16,7 @@ from ranklaunch.env.reader import Arrived
 from ranklaunch.files import Files
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.children import Child
-from ranklaunch.supervise.ending import Told
+from ranklaunch.supervise.ending import InnerJudgement
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.verdict.model import Ending, Verdict
@@ -36,8 +36,11 @@ PATIENCE_S = 15.0  # for companions after a failure, before the ranks are ended
 
 @dataclass(frozen=True)
 class After:
-    """State before a round. restarts: verdict.json's entries on the rounds before. pause_s: until this one may start. held:
-    the last one's, perhaps left over. started: start of the first; "" for the first."""
+    """State after the rounds before this one.
+
+    restarts: entries of verdict.json about the earlier rounds. pause_s: pause before this round may start. held: resources that
+    processes of the last round may have left behind. started: start time of the first round; "" in the first round.
+    """
 
     restarts: tuple[Mapping[str, Any], ...] = ()
     pause_s: float = 0.0
@@ -46,41 +49,43 @@ class After:
 
 
 class Teller:
-    """Who tells tools of a job, for as long as its session. Does nothing, at any of these moments."""
+    """Notifier of tools (hooks, metrics) about a job, with a method for each event. Each method does nothing here."""
 
     def hang(self, alarm: Mapping[str, Any]) -> None:
-        """Tell of an alarm about a hang, on node 0. said: as nodes have it."""
+        """Report a hang, on node 0. alarm: the alarm's fields, as all nodes get them."""
 
     def slow(self, event: Mapping[str, Any]) -> None:
-        """Tell of a slow job, on node 0. event: the fields of the event."""
+        """Report a slow job, on node 0. event: fields of the event."""
 
     def restarts(self, folder: str) -> None:
-        """All ranks are about to start again in place. folder: of the round that has ended."""
+        """Report that all ranks are about to start again in place. folder: folder of the round that has ended."""
 
     def all_done(self) -> None:
-        """The ranks of this node have ended with 0, and what is left of them is about to be looked for."""
+        """Report that the ranks of this node have ended with 0, before the search for processes that they left behind."""
 
     def ended(self, verdict: Verdict, path: str) -> None:
-        """Nothing runs any more, and the verdict is written there."""
+        """Report the end of the job: no process runs any more. path: path of the written verdict."""
 
 
 class Work(Protocol):
-    """Work of an attempt in place of the plan's processes, for example a search that starts processes one after the other. Made with the
-    attempt, before the nodes meet. Processes with a role of `child.UNJUDGED` decide nothing; their deaths by the kernel for memory are not
-    counted."""
+    """Work of an attempt in place of the plan's processes, for example a search that starts processes one after the other.
+
+    Made with the attempt, before the nodes meet. Processes with a role of `children.UNJUDGED` decide nothing; their kills by the
+    kernel for lack of memory are not counted.
+    """
 
     def begin(self) -> None:
-        """Start, once the nodes have met and the steps before the launch are done."""
+        """Start the work: the nodes have met, and the steps before the launch are done."""
 
     def on_end(self, child: Child) -> None:
         """Handle the end of a process that decides nothing. Not called after the attempt's ending."""
 
     def close(self) -> None:
-        """Write results: all processes have ended, and the verdict follows."""
+        """Write the results: all processes have ended, and the verdict follows."""
 
 
 class Seen(Protocol):
-    """Session for the tools that hear of a job: metrics, hooks and the status of a TrainJob."""
+    """Session as seen by the tools that follow a job: metrics, hooks and the status of a TrainJob."""
 
     def plan(self) -> Plan: ...
 
@@ -94,13 +99,13 @@ class Seen(Protocol):
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]: ...
 
     def hang(self) -> object:
-        """Return the alarm that stands, None without one."""
+        """Return the current hang alarm, None without one."""
 
     def asked(self) -> tuple[int, float] | None:
         """Return the signal of the first stop request, and when it came, in monotonic seconds."""
 
     def orphaned(self) -> bool:
-        """Return True if everything is to end at once."""
+        """Return True after the outer process was killed: everything must end at once."""
 
     def slow(self) -> bool: ...
 
@@ -111,17 +116,20 @@ Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
 
 @dataclass(frozen=True)
 class Start:
-    """Values at the start of an attempt. replan: makes the plan anew once a wait has brought facts. told: findings of an outer
-    ranklaunch process. companions: plugins beside running.py's. has_plugins: True if running.py adds its plugins. decide:
-    decides after a failure if all ranks start again; again: their start values then. after: earlier rounds. run_id: of the
-    job, if known here. tell: makes the notifier of tools, if configured. work: makes the replacement for the plan's
-    processes."""
+    """Values at the start of an attempt.
+
+    replan: makes the plan anew once a wait has brought facts. told: returns the judgement of a process that is a ranklaunch run
+    itself (a simulated node), else None. companions: plugins besides those of running.py. has_plugins: True if running.py adds its
+    plugins. decide: decides after a failure if all ranks start again; again: makes the start values of that round. after: earlier
+    rounds. run_id: run id of the job, if known here. tell: makes the notifier of tools, if configured. work: makes the
+    replacement for the plan's processes.
+    """
 
     plan: Plan
     record: Record
     files: Files
     replan: Replan | None = None
-    told: Told = lambda process: None
+    told: InnerJudgement = lambda process: None
     companions: Sequence[Join] = ()
     has_plugins: bool = False
     decide: Callable[[Decide], Decided] | None = None
@@ -140,21 +148,20 @@ class Companion:
 
     @property
     def taking(self) -> bool:
-        """True while evidence is taken on this node: ranks compute, write and print for it,
-        whatever they wait for."""
+        """Return True while evidence is collected on this node: ranks then compute, write and print even if they hang."""
         return False
 
     @property
     def slow(self) -> bool:
-        """True while the job is slow."""
+        """Return True while the job is slow."""
         return False
 
     def take(self, why: str, ends: bool) -> None:
-        """Have evidence taken on all nodes. ends: the job is about to end."""
+        """Collect evidence on all nodes. why: reason, for its record. ends: True if the job is about to end."""
 
     def deciding(self, ending: Ending) -> None:
         """Handle the first failure of this node, or a launcher's report of one, before other
-        nodes hear of it."""
+        nodes are informed."""
 
     def died(self, launcher: Child, rank: Watched) -> None:
         """Note that a rank of a launcher ended; the launcher will end the other ranks as soon as it notices."""
@@ -166,18 +173,18 @@ class Companion:
         return False
 
     def on_deadline(self, ways: Sequence[str]) -> None:
-        """Handle a deadline by which the job will be stopped. ways: as Saving.ways, by which
-        ranks were asked to save before."""
+        """Handle a deadline by which the job will be stopped. ways: ways in which ranks were asked
+        to save before, as in Saving.ways."""
 
     def on_stop_request(self, number: int) -> None:
         """Handle a stop request by this signal, before the ranks are signalled. Not called after
         a failure."""
 
     def on_stop_of_another(self, number: int) -> None:
-        """Handle a stop request to another node, before this node may get the signal itself."""
+        """Handle a stop request to another node, perhaps before this node gets the signal itself."""
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return fields of ranks of this node for `ranklaunch status`, by rank."""
+        """Return fields of this node's ranks for `ranklaunch status`, by rank."""
         return {}
 
     def present(self) -> Mapping[str, Any]:
@@ -195,19 +202,19 @@ class Companion:
         return {}
 
     def notes(self, ending: Ending, suspects: Sequence[Suspect]) -> tuple[str, ...]:
-        """Return notes about the failure for the verdicts of all nodes, before it is judged.
-        found: suspects of this node."""
+        """Return notes about the failure for the verdicts of all nodes, before the judgement.
+        suspects: suspects of this node."""
         return ()
 
     def close(self) -> None:
-        """Release what the loop does not own: its timers and descriptors end by themselves."""
+        """Release resources that the loop does not own; timers and descriptors of the loop end with the loop."""
 
 
 Join = Callable[["Attempt"], Companion]
 
 
 class Companions:
-    """Plugins of one attempt. hear_evidence: called on node 0 with the evidence of all nodes, an
+    """Plugins of one attempt. hear_evidence: functions called on node 0 with the evidence of all nodes, an
     evidence.all_nodes.Gathered."""
 
     def __init__(self, attempt: Attempt) -> None:
@@ -220,11 +227,11 @@ class Companions:
 
     @property
     def hold_the_stop(self) -> bool:
-        """True while the ranks must not be ended, as a companion needs time."""
+        """Return True while the ranks must not be ended, because a companion needs time."""
         return self._go_on is not None
 
     def add(self, join: Join) -> None:
-        """Make a companion of the attempt."""
+        """Make a companion of the attempt, and add it."""
         self._all.append(join(self._attempt))
 
     @property
@@ -248,8 +255,8 @@ class Companions:
             companion.died(launcher, rank)
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> None:
-        """Call go_on: at once if no companion needs time, or after a stop request to another
-        node."""
+        """Call go_on: at once after a stop request to another node; else once no companion needs
+        time, at most PATIENCE_S later."""
         if ending.outcome == "stopped":
             for companion in self._all:
                 companion.on_stop_of_another(ending.exit_code - 128)
@@ -286,8 +293,8 @@ class Companions:
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
         result: dict[int, dict[str, Any]] = {}
         for companion in self._all:
-            for rank, known in companion.of_ranks().items():
-                result.setdefault(rank, {}).update(known)
+            for rank, fields in companion.of_ranks().items():
+                result.setdefault(rank, {}).update(fields)
         return result
 
     def present(self) -> Mapping[str, Any]:

@@ -1,10 +1,12 @@
 """Division of ranklaunch into two processes: a kill of either leaves nothing behind, and a stop
-request reaches the ranks while the kernel holds the supervisor.
+request reaches the ranks even while the supervisor is blocked in the kernel.
 
 If ranklaunch is not PID 1, the outer process is the user's child: the outer process passes signals
-on, waits, and adopts the orphans of the inner process. The inner process is the supervisor. PID 1
-is the supervisor itself: no process of its container can kill PID 1, and at its death the kernel
-ends the rest. Its child only checks whether the supervisor takes its stop requests.
+on, waits, and adopts the orphans of the inner process. The inner process is the supervisor.
+
+If ranklaunch is PID 1, PID 1 is the supervisor: no process of its container can kill PID 1, and at
+its death the kernel ends the rest. A child of PID 1 checks only that the supervisor handles its
+stop requests.
 """
 
 from __future__ import annotations
@@ -26,23 +28,24 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.record import Record
 
 STOPS = (*STOPPING, *ALARMS)
-REFUSE_S = 0.5  # where nothing that is left may be signalled: it has become another user's
-HELD_S = 1.0  # for what the supervisor has given up
-DEAF_S = 10.0  # that a stop request may wait for the supervisor, and later that it may be silent
-HURRIED_S = 5.0  # the same, where SIGINT came again
+REFUSE_S = 0.5  # if no remaining process may be signalled: all of them belong to another user
+HELD_S = 1.0  # for processes on which the supervisor has given up
+DEAF_S = 10.0  # a stop request may wait this long for the supervisor; later, the supervisor may be silent this long
+HURRIED_S = 5.0  # replaces DEAF_S after a second SIGINT
 LOOK_S = 0.5
-GLANCE_S = 2.0  # between looks at PID 1, of which nobody tells that it has been sent a signal
-WRITES_S = 5.0  # for a verdict in a folder that may not answer
-SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterruptible system call
+GLANCE_S = 2.0  # between looks at the pending signals of PID 1: nothing reports a signal sent to PID 1
+WRITES_S = 5.0  # for writing a verdict to a folder that may not answer
+SWEEP_S = 10.0  # SIGKILL takes effect at once, except on a process in an uninterruptible system call
 
 
 def divide(signals: Signals) -> int:
-    """Fork. Return in the supervisor, with a fd that becomes readable when the outer process
-    dies, or -1 as PID 1. The other process does not return: the outer one exits with the
-    supervisor's code. Raises WaitError."""
+    """Fork, and return only in the supervisor: a fd that becomes readable when the outer process dies, -1 as PID 1.
+
+    The outer process does not return; it exits with the supervisor's code. Raises WaitError if no process is left.
+    """
     tree.become_subreaper()
     if os.getpid() == 1:
-        _have_watched(signals)
+        _start_watch(signals)
         return -1
     readable, held = os.pipe2(os.O_CLOEXEC)
     inherited, will = _pipe_of_will()
@@ -50,7 +53,7 @@ def divide(signals: Signals) -> int:
     if inner:
         unblock()
         os.close(readable)
-        os._exit(_watch(signals, inner, _Will(inherited)))  # held stays open until this process dies, however it dies
+        os._exit(_watch(signals, inner, _Will(inherited)))  # `held` stays open until this process dies in any way
     signals.after_fork()
     os.setpgid(0, 0)  # a terminal's ^C reaches the outer process alone, which passes it on: once
     tree.become_subreaper()
@@ -60,9 +63,11 @@ def divide(signals: Signals) -> int:
     return readable
 
 
-def _have_watched(signals: Signals) -> None:
-    """Start the watch over PID 1. Without a process or descriptor left there is none; the start
-    of the ranks will fail then, and say so."""
+def _start_watch(signals: Signals) -> None:
+    """Start the watch over PID 1.
+
+    If no process or descriptor is left, there is no watch; the start of the ranks will then fail with that reason.
+    """
     inherited, will = _pipe_of_will()
     if inherited < 0 or not tree.sees_itself():
         return
@@ -72,7 +77,7 @@ def _have_watched(signals: Signals) -> None:
         return
     if pid == 0:
         _watch_pid_1(signals, _Will(inherited))
-    tree.wanted[pid] = tree.FORSAKEN  # it is not of the job
+    tree.wanted[pid] = tree.FORSAKEN  # this child does not belong to the job
     unblock()
     _bequeath_by(will, inherited)
 
@@ -80,7 +85,7 @@ def _have_watched(signals: Signals) -> None:
 def _bequeath_by(will: int, inherited: int) -> None:
     if inherited >= 0:
         os.close(inherited)
-    from ranklaunch.supervise import record  # not in the other process, which stays small
+    from ranklaunch.supervise import record  # only in the supervisor: the guardian stays small
 
     record.will = will
 
@@ -122,7 +127,7 @@ def _watch(signals: Signals, inner: int, will: _Will) -> int:
 
 
 def _finish(status: int, deaf: _Deaf | None, will: _Will) -> int:
-    """Act in the place of a supervisor that has ended or was ended, and return the exit code. status: its wait status."""
+    """Act in place of a supervisor that has ended, and return the exit code. status: wait status of the supervisor."""
     _sweep(SWEEP_S if signal_of(status) else HELD_S)
     if deaf and deaf.ended:
         return deaf.execute()
@@ -132,10 +137,9 @@ def _finish(status: int, deaf: _Deaf | None, will: _Will) -> int:
 
 
 def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
-    """Watch PID 1, and end together. A PID 1 held by the kernel is not killed: nobody in the container may
-    do so."""
+    """Watch PID 1, and act in its place once it is blocked. PID 1 cannot be killed from inside its container."""
     os.setpgid(0, 0)
-    signal.set_wakeup_fd(-1)  # that pipe is PID 1's
+    signal.set_wakeup_fd(-1)  # the wakeup pipe belongs to PID 1
     for number in OURS:
         signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
     unblock()
@@ -143,8 +147,8 @@ def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
     while not deaf or not deaf.ended:
         time.sleep(LOOK_S if deaf else GLANCE_S)
         _reap(-1)
-        taken = will.read().get("stop", "")
-        number = next((each for each in STOPS if is_pending(1, each)), int(taken or 0))
+        handled = will.read().get("stop", "")
+        number = next((each for each in STOPS if is_pending(1, each)), int(handled or 0))
         deaf = deaf or (_Deaf(1, number, will, signals) if number else None)
         if deaf:
             deaf.look()
@@ -152,7 +156,10 @@ def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
 
 
 class _Will:
-    """Facts that the supervisor hands down for a process that must act in its place. news_at: time of the last fact, monotonic seconds."""
+    """Facts from the supervisor for the process that may have to act in its place; see record.bequeath.
+
+    news_at: time of the last fact, monotonic seconds.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -163,7 +170,7 @@ class _Will:
         """Return all facts up to now, by name."""
         try:
             entries = os.fsdecode(os.read(self._fd, 65536)).split("\0")
-        except OSError:  # no more than is known
+        except OSError:  # no new facts, or no pipe
             return self._known
         for name, equals, text in (entry.partition("=") for entry in entries):
             if equals:
@@ -173,54 +180,55 @@ class _Will:
 
 
 class _Deaf:
-    """Supervisor with a stop request, perhaps held up by the kernel, for example in a write to a mount
+    """Supervisor with a stop request, perhaps blocked in the kernel, for example in a write to a mount
     that does not answer.
 
-    If the supervisor is held, the guardian signals the ranks instead, and kills the supervisor when the
-    ranks have ended, or the grace is over.
+    If the supervisor is blocked, the guardian signals the ranks itself. When the ranks have ended, or
+    the grace is over, the guardian kills the supervisor.
     """
 
     def __init__(self, inner: int, number: int, will: _Will, signals: Signals | None = None) -> None:
-        """signals: of PID 1, with their pipe."""
+        """number: signal of the stop request. signals: signals of PID 1, with their pipe."""
         self._inner, self._number, self._will, self._signals = inner, number, will, signals
         self._since = self._alive_at = time.monotonic()
         self._ranks: list[tree.Identity] | None = None
-        self._had_told = self._hurried = self.ended = False
+        self._had_signalled = self._hurried = self.ended = False
 
     def hurry(self) -> None:
-        """Cut the grace short: somebody has asked for the stop again."""
+        """Cut the grace short, at a second SIGINT."""
         self._hurried = True
 
     def look(self) -> None:
         """Signal the ranks, or kill the supervisor, once that is due."""
         known, now = self._will.read(), time.monotonic()
-        beats = bool(known.get("beats"))  # before it can, it is alive once it has taken the signal
+        beats = bool(known.get("beats"))  # without beats yet, a supervisor that has handled the signal counts as alive
         self._alive_at = max(self._alive_at, self._will.news_at if beats or is_pending(self._inner, self._number) else now)
         if now - self._alive_at <= (HURRIED_S if self._hurried else DEAF_S):
             return
         if self._ranks is None:
             self._begin(known)
             return
-        left = set(self._ranks) & {*tree.descendants(self._inner)}
-        self.ended = not left or self._hurried or now - self._since > DEAF_S + self._grace_s
+        living = set(self._ranks) & {*tree.descendants(self._inner)}
+        self.ended = not living or self._hurried or now - self._since > DEAF_S + self._grace_s
         if self.ended:
             os.kill(self._inner, signal.SIGKILL)
             return
-        for rank in left:
+        for rank in living:
             _drain(rank.pid)
 
     def _begin(self, known: dict[str, str]) -> None:
-        self._had_told = bool(known.get("told"))
+        self._had_signalled = bool(known.get("signalled"))
         self._ranks = [rank for child in tree.generation(self._inner, 1) if child.pid != os.getpid() for rank in _ranks_of(child, known)]
-        if not self._had_told:
-            if self._signals:  # if PID 1 goes on now, it must not take the end of its ranks for their success
+        if not self._had_signalled:
+            if self._signals:  # should PID 1 wake up now, it must not mistake the end of its ranks for a success
                 self._signals.keep([self._number])
-            self._tell(self._ranks, signal.SIGTERM if self._number in ALARMS else self._number)
-        state = "its ranks were told" if self._had_told else "its ranks are told" if self._ranks else "no rank of it is left"
+            self._signal(self._ranks, signal.SIGTERM if self._number in ALARMS else self._number)
+        signalled = "its ranks were signalled before" if self._had_signalled else "its ranks are signalled now"
+        state = signalled if self._ranks or self._had_signalled else "no rank is left"
         text = f"ranklaunch: {self._why}; {state}{f', and have {self._grace_s:g} s' if self._ranks else ''}"
         _within(0, _say, text)
 
-    def _tell(self, ranks: list[tree.Identity], number: int) -> None:
+    def _signal(self, ranks: list[tree.Identity], number: int) -> None:
         hearing = Hearing(number)
         for rank in ranks:
             for process in hearing.of(rank) or [rank]:
@@ -233,8 +241,8 @@ class _Deaf:
     @property
     def _why(self) -> str:
         name = name_of(self._number)
-        what = f"does not go on after {name}" if self._had_told else f"has not taken {name} for {DEAF_S:g} s"
-        return f"its supervisor {what} (a mount that does not answer, for its logs?)"
+        what = f"does not respond after {name}" if self._had_signalled else f"has not handled {name} for {DEAF_S:g} s"
+        return f"its supervisor {what} (is the log folder on a mount that does not answer?)"
 
     def execute(self) -> int:
         """Clean up after the supervisor, and return the exit code."""
@@ -245,8 +253,11 @@ class _Deaf:
 
 
 def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity]:
-    """Return the ranks of a launcher, or the child itself if a rank. Halt a launcher that would end its ranks at once:
-    torchrun would first close the log of each rank, and this file may not answer."""
+    """Return the ranks of a launcher, or the child itself if it is a rank.
+
+    A launcher with its ranks below it is halted by SIGSTOP: torchrun would close each rank's log before
+    signalling the rank, and the log's file system may not answer.
+    """
     place = known.get(f"launcher_{child.pid}")
     if not place:
         return [child]
@@ -257,18 +268,18 @@ def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity
 
 
 def _drain(pid: int) -> None:
-    """Empty the pipes of a rank that are full: nobody reads them, and the rank would wait
+    """Empty the full output pipes of a rank: nobody reads them, and the rank would block in a write
     instead of saving."""
     for number in (1, 2):
         try:
             if os.readlink(f"/proc/{pid}/fd/{number}").startswith("pipe:"):
                 _empty(f"/proc/{pid}/fd/{number}")
-        except OSError:  # it is gone, or the pipe is empty now
+        except OSError:  # the process has ended, or the pipe is empty now
             pass
 
 
 def _empty(path: str) -> None:
-    """Empty a pipe that takes nothing more. Raises OSError once it is empty."""
+    """Empty a pipe if the pipe is full. Raises OSError once the pipe is empty."""
     readable = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         writable = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -283,8 +294,10 @@ def _empty(path: str) -> None:
 
 
 def _within(seconds: float, work: Callable[..., object], *args: object) -> None:
-    """Call `work` in a process of its own, and wait for its end at most so many seconds: the written file may not answer
-    either. Call `work` here if no process is left."""
+    """Call `work` in a separate process, and wait at most `seconds` for its end: its files may not answer either.
+
+    Without a free process, `work` runs in this one.
+    """
     try:
         pid = os.fork()
     except OSError:
@@ -292,7 +305,7 @@ def _within(seconds: float, work: Callable[..., object], *args: object) -> None:
     if pid <= 0:
         try:
             work(*args)
-        except Exception:  # no memory, no descriptor: the exit code still says it
+        except Exception:  # no memory, no descriptor: the exit code still reports the failure
             pass
     if pid == 0:
         os._exit(0)
@@ -302,8 +315,7 @@ def _within(seconds: float, work: Callable[..., object], *args: object) -> None:
 
 
 def _reap(inner: int) -> int | None:
-    """Reap the children that have ended. Return the wait status of the supervisor if it is among
-    them."""
+    """Reap the children that have ended. Return the wait status of the supervisor, None if it has not ended."""
     result = None
     while True:
         try:
@@ -317,12 +329,15 @@ def _reap(inner: int) -> int | None:
 
 
 def _sweep(longest_s: float) -> None:
-    """End processes left by the supervisor. Some are left only if the supervisor was killed, or if the kernel holds a process."""
+    """Kill the processes that the supervisor left behind, within `longest_s` seconds.
+
+    There are some only if the supervisor was killed, or if a process is blocked in the kernel.
+    """
     began, most_s = time.monotonic(), longest_s
     while tree.has_children() and time.monotonic() < began + most_s:
-        left = tree.descendants(os.getpid())
-        sent = [tree.send(process, signal.SIGKILL) for process in left]
-        most_s = longest_s if any(sent) or not left else REFUSE_S
+        remaining = tree.descendants(os.getpid())
+        sent = [tree.send(process, signal.SIGKILL) for process in remaining]
+        most_s = longest_s if any(sent) or not remaining else REFUSE_S
         _reap(-1)
         time.sleep(0.005)
 
@@ -331,7 +346,7 @@ def _execute(will: _Will, status: int) -> None:
     """Report that the supervisor was killed, and clean up in its place."""
     number = signal_of(status)
     why = " (out of memory?)" if number == signal.SIGKILL else ""
-    reason = f"ranklaunch: its supervisor was killed by {name_of(number)}{why}; every rank was ended with it"
+    reason = f"ranklaunch: its supervisor was killed by {name_of(number)}{why}; all ranks were killed too"
     known = will.read()
     _within(WRITES_S, _say, reason)
     _within(WRITES_S, _clean_up, known, reason, code_of(status))
@@ -345,11 +360,11 @@ def _say(text: str) -> None:
 
 
 def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = "failed") -> None:
-    """Write the last words, remove private folders, and write the verdict last: the log folder
+    """Write the termination message, remove private folders, and write the verdict last: the log folder
     may not answer."""
     record = None
     if will.get("folder") and not will.get("judged"):
-        from ranklaunch.supervise.record import Record  # only now: until here this process is small
+        from ranklaunch.supervise.record import Record  # imported only now: the guardian stays small until here
 
         record = Record(will["folder"], will["termination_log"], will["failure_file"])
         record.last_words(reason, exit_code)
@@ -361,7 +376,7 @@ def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = 
         _leave_verdict(record, will, reason, exit_code, outcome)
     try:
         os.unlink(will.get("socket", ""))
-    except OSError:  # there is none
+    except OSError:  # no control socket
         pass
 
 
@@ -370,5 +385,6 @@ def _leave_verdict(record: Record, will: dict[str, str], reason: str, exit_code:
     from ranklaunch.verdict import folders
     from ranklaunch.verdict.model import Judgement, Verdict
 
-    if not os.path.exists(os.path.join(will["folder"], folders.VERDICT)):  # else it did answer, and PID 1 has gone on
+    # A verdict exists if the folder answered after all, and PID 1 went on.
+    if not os.path.exists(os.path.join(will["folder"], folders.VERDICT)):
         record.verdict(Verdict(Judgement(outcome, exit_code, reason), (), will["started"], now()))

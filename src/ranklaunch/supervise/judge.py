@@ -28,24 +28,26 @@ from ranklaunch.verdict.model import WHOLE, Ending, KnownError, Note
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds, RankEnd
 
-MOST_EXCEPTIONS = 4  # different ones of ranks that succeeded
-MOST_ARGUMENTS = 1000  # of the program, that are looked at for folders
+MOST_EXCEPTIONS = 4  # different exceptions of ranks that succeeded
+MOST_ARGUMENTS = 1000  # arguments of the program that are searched for folders
 
 
 def notes(plan: Plan, ending: Ending, local: Sequence[Suspect] = (), look: Apart | None = None) -> tuple[Note, ...]:
-    """Return notes on conditions of this node that may explain a failure. look: at the file
-    systems, begun before."""
+    """Return notes on conditions of this node that may explain a failure.
+
+    local: suspects of this node. look: look at the file systems, begun before.
+    """
     if ending.outcome == "succeeded":
         return ()
-    own = [placed(plan, errors.reason(ending.judgement.reason))] if ending.judgement.culprit and ending.hung else []
-    return (*map(Note, (*own, *full_disks(plan, look), *_of_arguments(plan, local))), *_together(plan, local))
+    hang = [placed(plan, errors.reason(ending.judgement.reason))] if ending.judgement.culprit and ending.hung else []
+    return (*map(Note, (*hang, *full_disks(plan, look), *_misplaced_options(plan, local))), *_notes_on_all_ranks(plan, local))
 
 
 def notes_of_stop(
     plan: Plan, ending: Ending, node: NodeEnds | None, local: Sequence[Suspect], handles: Callable[[tree.Identity], bool]
 ) -> Sequence[Note]:
-    """Return notes about ranks that failed during the stop. handles: True for a process that had a
-    handler for the signal."""
+    """Return notes about ranks that failed during the stop. handles: returns True for a process that
+    had a handler for the signal."""
     if ending.outcome == "succeeded" or not node:
         return ()
     logs = {process.rank: os.path.basename(process.log) for process in plan.processes if process.rank is not None}
@@ -59,7 +61,7 @@ def notes_of_stop(
     return diagnosed.notes_of_stop(node, local, Catalogue(plan), had_handler, log_of)
 
 
-def _together(plan: Plan, local: Sequence[Suspect]) -> Iterable[Note]:
+def _notes_on_all_ranks(plan: Plan, local: Sequence[Suspect]) -> Iterable[Note]:
     """Yield conclusions from the ends of all ranks of this node."""
     node = plan.job.node
     yield from map(Note, blame.waited_for(local, node.ranks))
@@ -67,7 +69,7 @@ def _together(plan: Plan, local: Sequence[Suspect]) -> Iterable[Note]:
         yield from (Note(text, WHOLE) for text in blame.of_whole_node(local, node.ranks, blame.place(node.index, node.host)))
 
 
-def _of_arguments(plan: Plan, local: Sequence[Suspect]) -> Iterable[str]:
+def _misplaced_options(plan: Plan, local: Sequence[Suspect]) -> Iterable[str]:
     """Yield a hint if the program refused an option: the option may have been meant for ranklaunch."""
     culprits = [suspect.culprit for suspect in local if suspect.culprit]
     options = {word.partition("=")[0] for word in plan.job.program.args if word.startswith("--")}
@@ -79,8 +81,8 @@ def _of_arguments(plan: Plan, local: Sequence[Suspect]) -> Iterable[str]:
 def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, first: Callable[[], Suspect]) -> list[Suspect]:
     """Return all failures of this node, the one to blame first.
 
-    node: its ends; None if they could not be read. Then `first` alone counts, the suspect of the
-    ending.
+    node: ends of this node; None if they could not be read. first: makes the suspect of the ending,
+    the only one without ends.
     """
     if ending.outcome == "succeeded":
         return []
@@ -90,7 +92,8 @@ def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, first: Callable[
 
 
 def look_at_disks(plan: Plan) -> Apart | None:
-    """Begin to look at the job's file systems, in a separate process: a mount may not answer."""
+    """Start a look at the job's file systems in a separate process: a mount may not answer. Return None
+    if no process is left."""
     try:
         return Apart(lambda: json.dumps(disk.full((*stored_in(plan), *named_by(plan)))).encode())
     except OSError:  # no process or descriptor left
@@ -98,7 +101,7 @@ def look_at_disks(plan: Plan) -> Apart | None:
 
 
 def full_disks(plan: Plan, look: Apart | None = None) -> Iterable[str]:
-    """Yield full file systems. The program often cannot write down this cause, for the same reason."""
+    """Yield a text for each full file system. A program often cannot log this cause, because the log is on a full file system too."""
     look = look or look_at_disks(plan)
     if not look:
         return ()
@@ -106,7 +109,7 @@ def full_disks(plan: Plan, look: Apart | None = None) -> Iterable[str]:
 
 
 def stored_in(plan: Plan) -> tuple[str, ...]:
-    """Folders in which a job stores something."""
+    """Return the folders in which every job stores files."""
     return plan.job.log_dir, ".", "/tmp", "/dev/shm"
 
 
@@ -118,29 +121,29 @@ def named_by(plan: Plan) -> tuple[str, ...]:
 
 
 def are_full(plan: Plan, usages: Iterable[tuple[str, str]]) -> Iterable[str]:
-    """Describe full file systems. usages: as from disk.full."""
+    """Yield a text for each full file system. usages: folder and usage of each, from disk.full."""
     for folder, usage in usages:
         yield f"{placed(plan, '')}the file system of {folder} is full: {usage}"
 
 
 def exceptions_despite_success(plan: Plan, node: NodeEnds) -> Iterator[str]:
-    """Yield a note for each exception of a program whose rank ended with 0. A shell's pipeline ends
-    with the code of its last command."""
+    """Yield a note for each exception of a program whose rank ended with 0. A common cause: a shell's
+    pipeline ends with the code of its last command."""
     program = plan.job.program.stands_for or plan.job.program
     by_line: dict[str, list[int]] = {}
     for rank, line in diagnosed.despite_success(node):
         by_line.setdefault(line, []).append(rank)
-    why = "" if program.is_python else " (of `python train.py | tee log` a script has the code of tee: set -o pipefail)"
+    why = "" if program.is_python else " (after `python train.py | tee log`, a script gets the exit code of tee; add `set -o pipefail`)"
     for line, ranks in list(by_line.items())[:MOST_EXCEPTIONS]:
         their = "its program ended" if len(ranks) == 1 else "their programs ended"
         yield f"{errors.numbered(ranks, 'rank')} ended with 0, although {their} by an exception: {line}{why}"
 
 
 def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, circumstances: Circumstances) -> Judgement:
-    """Return this node's judgement of its end without node 0's. state: as reported to node 0.
+    """Return this node's judgement of its end, for use without a judgement of node 0.
 
-    A simulated node's judgement counts if it names the rank whose failure ended the node. Where a
-    rank had failed by then, neither a stop nor a lost node decides.
+    own: judgement by this node's suspects. state: state of this node, as reported to node 0. The judgement of a simulated node
+    counts if it names the rank whose failure ended the node. If a rank had failed by then, neither a stop nor a lost node decides.
     """
     judgements = map(circumstances.told, plan.processes) if own.outcome != "succeeded" else ()
     failed = [each for each in judgements if each and each.outcome == "failed"]
@@ -153,21 +156,21 @@ def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, 
 
 
 def _names_rank(judgement: Judgement, before: str = "") -> bool:
-    """True if a judgement names a rank. before: the rank must have ended before this time, ISO
-    8601; "": at any time."""
+    """Return True if a judgement names a rank. before: the rank must have ended before this time, ISO
+    8601; "" for any time."""
     culprit = judgement.culprit
     if not culprit or culprit.rank is None:
         return False
     return not before or culprit.time < before
 
 
-# The catalogue of known errors, asked for a plan: with the user's own entries, and the settings
-# that a remedy is about
+# The catalogue of known errors for a plan: with the user's own entries, and with the present values
+# of the settings that a remedy names
 
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
-# On each line of a traceback: of PyTorch, of filters that tell ranks apart, and of Python for an
-# exception in a group.
+# Prefixes of traceback lines: of PyTorch, of filters that number the output by rank, and of Python
+# for an exception in a group.
 _LINE_PREFIX = re.compile(r"^(?:\[(?:rank ?)?[0-9]+\]:? *)?(?:\| *)*")
 
 
@@ -182,8 +185,8 @@ class Catalogue:
         without one.
 
         by_itself: False if the process was signalled: then only entries of the catalogue count, not
-        unknown last lines. shared: several ranks write into the output. code: exit code of the
-        process.
+        unknown last lines. shared: True if several ranks write into the output. code: exit code of
+        the process.
         """
         finding = _search(output, self._plan.known_errors if output else "", by_itself, shared, code)
         if not finding:
@@ -205,7 +208,7 @@ def known_error(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = 
 
 
 def error_of_others(tail: bytes, plan: Plan) -> str:
-    """Return the name of the error if another rank may be to blame for the error, else "". A
+    """Return the name of the error in an output if another rank may be to blame for it, else "". A
     launcher's report of its ranks does not count."""
     error = known_error(tail, plan)
     suspected = error and (not blame.tells_why(error) or _TIMED_OUT.search(error.name))
@@ -214,11 +217,11 @@ def error_of_others(tail: bytes, plan: Plan) -> str:
 
 
 def _search(text: str, folder: str, by_itself: bool, shared: bool, code: int | None) -> Finding | None:
-    """Search with the user's entries in a process with a time limit: their patterns may take for
-    ever.
+    """Search with the user's entries in a process with a time limit: their patterns may never
+    finish.
 
-    folder: of the user's entries, "" for none. Entries over the limit are not tried again; the
-    shipped entries then count alone.
+    folder: folder of the user's entries, "" for none. Entries over the limit are not tried again;
+    only the shipped entries count then.
     """
     entries = _own_entries(folder) if folder else ()
 
@@ -236,7 +239,7 @@ def _search(text: str, folder: str, by_itself: bool, shared: bool, code: int | N
 
 
 def _present(plan: Plan, settings: Sequence[str]) -> str:
-    """Return the present values of a remedy's settings, as far as the plan has them."""
+    """Return a text with the present values of a remedy's settings, as far as the plan has them."""
     readings = {reading.name: reading for reading in plan.values}
     now = [readings[name] for name in settings if name in readings and readings[name].value]
     shown = [f"{each.name} {each.value} ({each.source})" if each.value != each.name else f"{each.name} of {each.source}" for each in now]

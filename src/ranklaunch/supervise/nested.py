@@ -1,7 +1,7 @@
-"""Search for an outer run of the same job: an inner run would train everything twice, and take the outer one's files for its own ranks'.
+"""Search for an outer run of the same job: an inner run would train everything twice, and mistake files of the outer run for its own.
 
-Every process of a run has a mark in its environment: the run's own process, its job, and its log folder. A mark counts as long as the
-run's process lives on this machine: a mark carried to another host, or left over from an ended run, names none.
+Every process of a run has a mark in its environment: the run's process, job and log folder. A mark counts as long as this process
+lives on this machine. A mark that was carried to another host, or that is left over from an ended run, does not count.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from ranklaunch.system import tree
 
 @dataclass(frozen=True)
 class Outer:
-    """Outer run: the direct or indirect parent of this one. start: as in tree.Identity. job: its name. logs: its log folder,
-    with its attempt's folder inside."""
+    """Outer run: a direct or indirect parent of this run.
+
+    start: as in tree.Identity. job: name of its job. logs: its log folder. attempt: folder of its attempt inside.
+    """
 
     pid: int
     start: int
@@ -27,12 +29,12 @@ class Outer:
     attempt: str
 
     def require_other(self, job: str, logs: str) -> None:
-        """Raises ConfigError where a job of that name, or with that log folder, is this one."""
+        """Require a job other than the outer one. Raises ConfigError if its name or log folder is the same."""
         if job == self.job or logs == self.logs:
             msg = (
-                f"this ranklaunch run is below another one of the same job: pid {self.pid}, job {self.job!r}, logs in {self.attempt}. "
-                "Start the program itself: the image's ENTRYPOINT may be a ranklaunch run already. A job of its own, which a program may "
-                "start, needs another --job-name and another --log-dir than that"
+                f"this ranklaunch run is inside another run of the same job: pid {self.pid}, job {self.job!r}, logs in {self.attempt}. "
+                "Start the program itself: the image's ENTRYPOINT may be a ranklaunch run already. To start a separate job here, give it "
+                "another --job-name and another --log-dir"
             )
             raise ConfigError(msg)
 
@@ -42,7 +44,7 @@ def unmarked(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def outer(env: Mapping[str, str]) -> Outer | None:
-    """The run that is marked there, if it still lives here."""
+    """Return the run that is marked in an environment, None unless that run lives on this machine."""
     try:
         pid, start, *texts = json.loads(env.get(MARK, "[]"))
         job, logs, attempt = map(str, texts)

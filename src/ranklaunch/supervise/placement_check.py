@@ -1,9 +1,9 @@
-"""Plugin of an attempt for comparing the ranks started by launchers with the plan: ranks working alone
-on one of several nodes, two ranks of one place, ranks with ranks of their own. docs/supervision.md
-has the rows.
+"""Plugin of an attempt that compares the ranks started by launchers with the plan. Its findings: ranks
+that work alone on one of several nodes, two ranks with the same place, ranks that start ranks of their
+own. docs/supervision.md has a table.
 
 The check runs until ranks of the plan's world were seen or a step was printed. From then on only
-ranks working alone end the job.
+ranks that work alone end the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.adapters.launchers.shared import place_conflicts
-from ranklaunch.adapters.launchers.shared.place_conflicts import Place as OfNode
+from ranklaunch.adapters.launchers.shared.place_conflicts import Place as NodePlace
 from ranklaunch.adapters.launchers.shared.starters import Starters
 from ranklaunch.env.features import ALLOW
 from ranklaunch.errors import ConfigError
@@ -35,10 +35,10 @@ from ranklaunch.verdict import folders
 if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
 
-PLACES = "places"  # what nodes tell node 0
-SOON_S, LATER_S, SOON = 1.0, 5.0, 60  # seconds between looks; how many of the first
-NO_RANK_S = 5.0  # that a launcher may take to start a rank, before its words are compared
-BEGIN_S = 1.0  # before the first look: a job that ends sooner trains nobody twice
+PLACES = "places"  # key of the message to node 0 with the places of a node's ranks
+SOON_S, LATER_S, SOON = 1.0, 5.0, 60  # seconds between looks: the first SOON looks, and later ones
+NO_RANK_S = 5.0  # for a launcher to start a rank, before its arguments are compared
+BEGIN_S = 1.0  # before the first look: a shorter job needs no check
 DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 
 
@@ -54,11 +54,11 @@ class Placing(Companion):
         self._is_whole = self._has_stepped = False
         self._alone: Alone | None = None
         self._alone_at = 0.0
-        self._counts: dict[int, int] = {}  # of steps, by rank
-        self._told: Sequence[Place] = ()
+        self._counts: dict[int, int] = {}  # number of steps, by rank
+        self._reported: Sequence[Place] = ()
         self._places: dict[int, Sequence[Place]] = {}
         if self._is_program and self._job.nodes > 1:
-            attempt.nodes.hear(PLACES, self._on_places, at_node_0=True)  # at once: other nodes may be faster
+            attempt.nodes.hear(PLACES, self._on_places, at_node_0=True)  # registered at once: other nodes may be faster
         attempt.loop.after(BEGIN_S, self._look)
 
     # Looks
@@ -79,7 +79,7 @@ class Placing(Companion):
 
     @property
     def _is_done(self) -> bool:
-        """Return True if no problem can show any more."""
+        """Return True if no problem is possible any more."""
         if self._is_program:
             return self._is_whole or (self._has_stepped and self._job.nodes == 1)
         return self._has_stepped or self._looks > 2 * SOON
@@ -94,13 +94,13 @@ class Placing(Companion):
                 return self._same_place(f"processes {one.process[0]} and {other.process[0]}", one.rank, one.world, one.master, one.port)
         if self._job.nodes == 1:
             return ""
-        self._tell(rules.places(node, living, self._job))
-        return self._of_alone(node, living) or self._waits(node, living)
+        self._report_places(rules.places(node, living, self._job))
+        return self._alone_problem(node, living) or self._waits_problem(node, living)
 
     # Alone
 
-    def _of_alone(self, node: Node, living: Collection[Key]) -> str:
-        """Say it once; return why the job ends, "" if it goes on."""
+    def _alone_problem(self, node: Node, living: Collection[Key]) -> str:
+        """Warn once about ranks that work alone. Return the reason to end the job, "" if it goes on."""
         lone = rules.alone(node, self._job)
         if self._is_whole or not lone or self._attempt.plan.trust.each_node_alone:
             return ""
@@ -111,45 +111,46 @@ class Placing(Companion):
             return ""
         lives = any(head in living for head in lone.heads)
         lasts = lives and now - self._alone_at > self._attempt.plan.trust.alone_s
-        is_last = len(self._advice.starts) < 2  # else the main one may be behind it
+        is_last = len(self._advice.starts) < 2  # with several launchers, the one for the whole job may start later
         return self._advice.alone(lone) if (self._has_stepped or lasts) and is_last else ""
 
     # Launchers without ranks
 
-    def _waits(self, node: Node, living: Collection[Key]) -> str:
-        """Return the contradiction in a launcher's words because of which none of its ranks will start; "" for none."""
+    def _waits_problem(self, node: Node, living: Collection[Key]) -> str:
+        """Return the conflict in a launcher's arguments because of which its ranks will never start; "" for none."""
         if any(node.is_placed(head) and head.rank is not None for head in node.heads):
             return ""
         for launcher in node.by_program:
             if launcher.process in living and _age(launcher.process) > NO_RANK_S:
-                wrong = self._wrong(launcher)
-                if wrong:
-                    return wrong
+                conflict = self._conflict(launcher)
+                if conflict:
+                    return conflict
         return ""
 
-    def _wrong(self, launcher: Launcher) -> str:
+    def _conflict(self, launcher: Launcher) -> str:
         job = self._attempt.plan.job
         env = variables_of(launcher.process[0])
         starter = Starters().of_words(tree.command(launcher.process[0])[:-1], env)
-        place = OfNode(len(job.nodes), job.node_index, job.master, host=os.uname().nodename)
+        place = NodePlace(len(job.nodes), job.node_index, job.master, host=os.uname().nodename)
         why = place_conflicts.waits_for_nobody(starter, place, env) if starter else ""
         if not starter or not why:
             return ""
-        return f"{len(job.nodes)} nodes, and the {launcher.name} on node {job.node_index} waits for nobody, {why}: write {starter.instead}"
+        problem = f"the {launcher.name} on node {job.node_index} waits in vain for other nodes, {why}"
+        return f"{len(job.nodes)} nodes, and {problem}: write {starter.instead}"
 
-    # Two of one place
+    # Two ranks with the same place
 
     def _same_place(self, who: str, rank: object, world: object, master: str, port: str) -> str:
         where = f"rank {rank} of {world}, at {master}:{port}"
-        return f"{who} have one place: {where}: each node's launcher needs its own --node_rank: {self._advice.instead()}"
+        return f"{who} have the same place, {where}: each node's launcher needs its own --node_rank: {self._advice.instead()}"
 
-    def _tell(self, places: Sequence[Place]) -> None:
-        if places != self._told:
-            self._told = places
+    def _report_places(self, places: Sequence[Place]) -> None:
+        if places != self._reported:
+            self._reported = places
             self._attempt.nodes.tell_node_0(PLACES, [[each.world, each.master, each.port, each.first, each.last] for each in places])
 
     def _on_places(self, node: int, body: Any) -> None:
-        """Hear, on node 0, of the places of another node's ranks."""
+        """Handle, on node 0, the places of another node's ranks."""
         self._places[node] = [Place(int(row[0]), str(row[1]), str(row[2]), int(row[3]), int(row[4])) for row in body[: rules.MOST_PLACES]]
         for other, places in self._places.items():
             same = rules.common(places, self._places[node]) if other != node else None
@@ -161,7 +162,7 @@ class Placing(Companion):
                 self._attempt.fail(failed(ConfigError.exit_code, text))
                 return
 
-    # Twice
+    # Ranks within ranks
 
     def _twice(self, node: Node, living: Collection[Key]) -> str:
         trust = self._attempt.plan.trust
@@ -170,7 +171,7 @@ class Placing(Companion):
         nested = None if trust.nested == ALLOW else rules.twice(node, living, self._job, {} if on_cpu else visible)
         return self._advice.twice(nested) if nested else ""
 
-    # What ranks write, and words
+    # Output of ranks
 
     def _steps_of_ranks(self) -> bool:
         """Return True if a rank has printed a step since the last look."""

@@ -21,13 +21,13 @@ RESERVED = 128 * 1024  # bytes
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
 MOST_SHOWN = 64 * 1024  # bytes
-MOST_IDS, ID_LENGTH = 10_000, 16  # of jobs whose logs are in one folder: the newest
+MOST_IDS, ID_LENGTH = 10_000, 16  # run ids kept in one log folder (the newest), and characters of each
 MOST_OF_IDS = 8 * 1024 * 1024  # bytes
 LOCK_S = 2.0
-TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
-_BROKEN = (errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN)  # a file system, or the way to it
+TERMINATION_BYTES = 4096  # Kubernetes reads no more
+_BROKEN = (errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN)  # errors of a file system, or of the network to it
 
-will = -1  # a descriptor: where the supervisor says what is to be done if it is killed
+will = -1  # write end of the pipe to the guardian, for facts needed after a kill of the supervisor
 
 
 def now() -> str:
@@ -37,12 +37,12 @@ def now() -> str:
 
 
 class Record:
-    """Folder of one attempt, or of a restart in place. Nothing that an earlier start wrote there is
-    lost: logs and events are appended to.
+    """Folder of one attempt, or of a restart in place. Logs and events of an earlier start in the same
+    folder are kept: new ones are appended.
 
-    attempt: for a restart in place, the folder of its attempt. failure: reason why the attempt or
-    restart cannot begin. trouble: files that cannot be kept, with reasons; said with the trouble of
-    the logs.
+    attempt: for a restart in place, the folder of its attempt. failure: error because of which the
+    attempt or restart cannot begin. trouble: files that cannot be kept, with reasons; reported with
+    the trouble of the logs.
     """
 
     def __init__(self, folder: str, termination_log: str = "", failure_file: str = "", attempt: str = "") -> None:
@@ -62,13 +62,12 @@ class Record:
             raise self.failure
 
     def of_attempt(self, failure: RanklaunchError) -> Record:
-        """Return the record of the attempt for a round that cannot begin. Its events go on if
-        they can be written."""
+        """Return the attempt's record, for a round that cannot begin. Events are appended if possible."""
         record = Record(self._attempt or self.folder, self._termination_log, self._failure_file)
         record.failure = failure
         try:
             record.open()
-        except (ConfigError, WaitError):  # the verdict may still find room
+        except (ConfigError, WaitError):  # the verdict may still be written
             pass
         return record
 
@@ -78,9 +77,11 @@ class Record:
         return os.path.join(self._attempt or self.folder, folders.VERDICT)
 
     def open(self, new: bool = False) -> bool:
-        """Make the folder and open the events. Return False if the folder was to be new and
-        exists. Raises ConfigError if it cannot be written, or if something else than a file has
-        the name of one of our files; WaitError if no descriptor or disk is left."""
+        """Make the folder and open the events. Return False if `new` is set and the folder exists.
+
+        Raises ConfigError if the folder cannot be written, or if one of the file names is taken by something
+        other than a file; WaitError if no descriptor or disk space is left.
+        """
         try:
             if not disk.make_folder(self.folder) and new:
                 return False
@@ -97,18 +98,18 @@ class Record:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise refused(error) from None
             msg = f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}"
-            if self._attempt and getattr(error, "errno", 0) in _BROKEN:  # which an earlier round could write
+            if self._attempt and getattr(error, "errno", 0) in _BROKEN:  # an earlier round could write there
                 raise WaitError(msg) from None
             msg += "; name another with --log-dir or RANKLAUNCH_LOG_DIR"
             raise (WaitError if getattr(error, "errno", 0) in SHORTAGES else ConfigError)(msg) from None
 
     def _bequeath(self) -> None:
-        """Hand down the facts for the verdict of a supervisor that is killed."""
+        """Hand the guardian the facts for a verdict after a kill of the supervisor."""
         bequeath("started", now())
         bequeath("termination_log", self._termination_log)
         bequeath("failure_file", self._failure_file)
         bequeath("folder", self.folder)
-        bequeath("told", "")
+        bequeath("signalled", "")
         bequeath("judged", "")
 
     def close(self) -> None:
@@ -129,7 +130,7 @@ class Record:
 
     @property
     def is_gone(self) -> bool:
-        """True if somebody removed or moved the events and the logs beside them."""
+        """True if the events file was removed or moved, and the logs beside it most likely too."""
         try:
             return self._events >= 0 and not os.path.samestat(os.fstat(self._events), os.stat(os.path.join(self.folder, folders.EVENTS)))
         except OSError:
@@ -167,13 +168,15 @@ class Record:
     def of_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> str:
         """Write the end of a round that another round follows; the attempt's own verdict comes
         with the last round. Return the path, "" if it could not be written."""
-        if self._attempt:  # which keeps room of its own
+        if self._attempt:  # the attempt's folder has a reserve of its own
             _remove_reserve(self.folder)
         return self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
 
     def ends(self, ends: Mapping[str, Any]) -> None:
-        """Write ends.json. A failure is not reported: the earlier verdict has all important facts. A round unable to begin has no
-        ends; its folder would be the first round's."""
+        """Write ends.json. A failed write is not reported: verdict.json already has all important facts.
+
+        A round that could not begin has no ends; its record is in the first round's folder.
+        """
         if not self.failure:
             self._write(folders.ENDS, dict(ends))
 
@@ -182,7 +185,7 @@ class Record:
         fd = disk.private(os.path.join(self.folder, RESERVE))
         try:
             os.posix_fallocate(fd, 0, RESERVED)
-        except OSError:  # a disk that is full already is found out by what is written next
+        except OSError:  # the next write reports a disk that is full already
             pass
         finally:
             os.close(fd)
@@ -196,8 +199,8 @@ class Record:
             _remove_reserve(folder)
 
     def last_words(self, reason: str, exit_code: int) -> None:
-        """Write the termination message into the file that Kubernetes made. ranklaunch never
-        makes that file."""
+        """Write the termination message into the file that Kubernetes made. The file is never
+        created here."""
         text = "" if exit_code == 0 else f"{reason}\n"
         if text and self._failure_file:
             self._fail(text)
@@ -213,7 +216,7 @@ class Record:
             os.close(fd)
 
     def _fail(self, text: str) -> None:
-        """Write the reason into the platform's file for it. A file of the program stays: it has more details."""
+        """Write the reason into the platform's failure file. A file that the program wrote stays: it has more details."""
         try:
             disk.make_folder(os.path.dirname(self._failure_file))
             with open(self._failure_file, "x", encoding="utf-8", errors="replace") as file:
@@ -237,11 +240,11 @@ def _remove_reserve(folder: str) -> None:
         pass
 
 
-PRIME = (1 << 32) - 5  # the rest of a division by it tells commands apart as a checksum does, and needs no module
+PRIME = (1 << 32) - 5  # a command modulo PRIME serves as its checksum, without importing a module
 
 
 def run_id(logs: str, job: str, command: str, trouble: list[str] | None = None) -> str:
-    """Return the id of a job and its command, as an earlier attempt wrote it into the log
+    """Return the run id of a job and its command: the id that an earlier attempt wrote into the log
     folder, or a new one. trouble: gets a text if the id cannot be kept."""
     path = os.path.join(logs, RUN_IDS)
     known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
@@ -253,14 +256,14 @@ def run_id(logs: str, job: str, command: str, trouble: list[str] | None = None) 
         if known not in ids:
             ids[known] = os.urandom(8).hex()
             write_file(path, json.dumps({name: ids[name] for name in list(ids)[-MOST_IDS:]}), 0o644)
-    except OSError as error:  # what others have there stays
+    except OSError as error:  # files of other jobs there stay
         why = f"{path}: {error.strerror or error}"
     except disk.NotRegularError as error:
         why = f"{path} is {error.kind}, not a file"
     if why:
         ids.setdefault(known, os.urandom(8).hex())
         if trouble is not None:
-            trouble.append(f"{why}: the run's id is not kept, so a later attempt has another")
+            trouble.append(f"{why}: the run's id is not kept, so a later attempt gets a new one")
     if lock >= 0:
         os.close(lock)
     return ids[known]
@@ -278,7 +281,7 @@ def _run_ids(path: str) -> dict[str, str]:
 
 
 def _locked(folder: str) -> int:
-    """Return the descriptor of disk.lock, -1 if the lock is not free in time."""
+    """Return the descriptor of disk.lock, -1 if the lock is not free within LOCK_S."""
     until = time.monotonic() + LOCK_S
     while True:
         try:
@@ -300,7 +303,7 @@ def make_private(path: str) -> None:
     if os.path.lexists(path):
         owner = os.lstat(path).st_uid
         if owner != os.geteuid() or os.path.islink(path):
-            msg = f"{path} is there already, and belongs to user id {owner}: RANKLAUNCH_RUN_DIR names another place"
+            msg = f"{path} already exists, and belongs to user id {owner}; set RANKLAUNCH_RUN_DIR to another folder"
             raise ConfigError(msg)
         import shutil  # large
 
@@ -312,13 +315,14 @@ def make_private(path: str) -> None:
 
 
 def _no_place(folder: str, error: OSError) -> ConfigError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):  # may pass
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):  # a shortage that may pass
         raise error
-    return ConfigError(f"{folder}: {error.strerror} for user id {os.geteuid()}: RANKLAUNCH_RUN_DIR names another place for the job's keys")
+    place = f"{folder}: {error.strerror} for user id {os.geteuid()}"
+    return ConfigError(f"{place}; set RANKLAUNCH_RUN_DIR to another folder for the job's keys")
 
 
 def offered(path: str) -> str:
-    """Return the short text of a file offered by a node to its peers; a preparing step made the file."""
+    """Return the short text of a file that this node offers to its peers; a preparing step made the file."""
     return disk.read(disk.own(path), MOST_OFFERED).decode("ascii").strip()
 
 
@@ -327,13 +331,13 @@ def copied(path: str) -> str:
     try:
         return disk.read(disk.readable(path), MOST_COPIED).decode(errors="surrogateescape")
     except OSError as error:
-        msg = f"{path}: {error.strerror}; user id {os.getuid()} needs it"
+        msg = f"{path}: {error.strerror}; user id {os.getuid()} must be able to read it"
         raise ConfigError(msg) from None
 
 
 def made_since(path: str, began: float) -> list[bytes] | None:
-    """Return the lines of a file that the job made; None if an earlier job left it. began:
-    seconds since 1970."""
+    """Return the lines of a file that the job made; None for a file of an earlier job. began:
+    start of the job, seconds since 1970."""
     try:
         if os.stat(path).st_mtime < began:
             return None
@@ -343,23 +347,24 @@ def made_since(path: str, began: float) -> list[bytes] | None:
 
 
 def write_file(path: str, text: str, mode: int) -> None:
-    """Write a file, whole or not at all. Raises OSError, and ConfigError if something else than
-    a file is there."""
+    """Write a file, whole or not at all. Raises OSError, and ConfigError if the path is taken by
+    something other than a file."""
     disk.write(path, text.encode(errors="surrogateescape"), mode)
 
 
 def bequeath(name: str, text: str) -> None:
-    """Hand a fact down to the other process of ranklaunch, for its actions after a kill of the supervisor.
+    """Hand a fact to the guardian, for its actions after a kill of the supervisor.
 
     Names: folder, started, termination_log and failure_file, for the verdict; private, recorders,
     asked_in and socket, for removal; judged: exit code of the written verdict; grace_s; stop: signal of
-    a stop request, with a beat every second from then on; told: the ranks were signalled; launcher_PID:
-    number of generations from a launcher down to its ranks, and its carrier programs.
+    a stop request, followed by a beat every second; beats: the supervisor is able to send beats;
+    signalled: the ranks were signalled; launcher_PID: number of generations from a launcher down to its
+    ranks, and its carrier programs.
     """
     if will >= 0:
         try:
             os.write(will, os.fsencode(f"{name}={text}") + b"\0")
-        except OSError:  # it is gone, or full
+        except OSError:  # the guardian has ended, or the pipe is full
             pass
 
 

@@ -1,6 +1,6 @@
 """Parts of an attempt that only a long or a failing job needs. The attempt imports this module
-once, 0.3 s after the launch and while ranks load, or at an earlier failure: later failures import
-nothing."""
+once: 0.3 s after the launch, while ranks load, or at an earlier failure. A failure after that
+imports nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ranklaunch.evidence.collection import Taking
 from ranklaunch.hangs.monitor import Watching
 from ranklaunch.hangs.pace import Pacing
 from ranklaunch.plan.model import PROGRAM, Plan
-from ranklaunch.processes.program_end import Whole
+from ranklaunch.processes.program_end import ProgramEnd
 from ranklaunch.restarts import cleaning, round_facts
 from ranklaunch.restarts.cleaning import Held
 from ranklaunch.supervise import judge
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ending import Circumstances
     from ranklaunch.verdict.blame import Judgement, Suspect
 
-KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that do nothing themselves
-SOON_S = 1.0  # a job that ends sooner needs no steps
+KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that only keep a container alive
+SOON_S = 1.0  # a shorter job needs no step counts
 
 
 def later(plan: Plan) -> Iterator[tuple[float, Join, str]]:
-    """Yield the plugins of a long job: seconds after the launch, the plugin, and its work for a
-    message if it cannot be made."""
-    yield SOON_S, Pacing, "follows the steps of its ranks"
+    """Yield the plugins of a long job: seconds after the launch, the plugin, and its work in words for
+    an error message."""
+    yield SOON_S, Pacing, "follow the steps of its ranks"
     if plan.job.node.slots > 1 or plan.runs == PROGRAM:
-        yield 0.0, Placing, "compares its ranks with the plan"
+        yield 0.0, Placing, "compare its ranks with the plan"
     if plan.watch.hang != "off":
-        yield plan.watch.look_s, Watching, "watches whether the job hangs"
+        yield plan.watch.look_s, Watching, "detect a hang"
 
 
 class Running:
@@ -59,7 +59,7 @@ class Running:
         catalogue.find("RuntimeError: no failure yet\n")
 
     def _join(self) -> None:
-        """Add the plugins of a job that people started: at once, or after some seconds."""
+        """Add the plugins, at once or some seconds after the launch, if Start.has_plugins is set."""
         attempt, plan = self._attempt, self._attempt.plan
         if not attempt.start.has_plugins:
             return
@@ -70,22 +70,25 @@ class Running:
             attempt.loop.after(max(0.0, seconds - since_launch), self._join_later, join, work)
 
     def _join_later(self, join: Join, work: str) -> None:
-        """Add a plugin, unless the end has begun. work: for the message of a plugin that cannot be made."""
+        """Add a plugin, unless the end has begun. work: its work in words, for an error message."""
         if self._attempt.ending:
             return
         try:
             self._attempt.companions.add(join)
-        except Exception as error:  # no descriptor left; whatever it is, the job goes on
-            self._attempt.say(f"nobody {work}: {type(error).__name__}: {error}")
+        except Exception as error:  # for example no descriptor left; the job goes on without the plugin
+            self._attempt.say(f"warning: this job runs without a plugin that would {work}: {type(error).__name__}: {error}")
 
     def program_ended(self, go_on: Callable[[], None]) -> None:
-        """Call go_on once the work of a program that ended with 0 is done; fail the job for
-        unfinished work."""
-        Whole(self._attempt).complete(go_on)
+        """Call go_on once the work of a program that ended with 0 is done; fail the job if the work
+        is unfinished."""
+        ProgramEnd(self._attempt).complete(go_on)
 
     def keeps_node(self) -> str:
-        """Return the reason why this node has succeeded with node 0, "" for none: only programs run
-        here that keep the node for others, such as sleep, or sshd for the ranks of an mpirun."""
+        """Return the reason for which this node has succeeded with node 0, "" for none.
+
+        The reason: only programs run here that keep the container alive, such as sleep, or sshd for the
+        ranks of node 0's mpirun.
+        """
         names = set(self._names())
         keepers = sorted(names & {*KEEPERS})
         is_kept = keepers and names <= {*tree.SHELLS, *KEEPERS}
@@ -100,7 +103,7 @@ class Running:
                     yield entry.name
 
     def held(self) -> Held:
-        """Return what the processes of this round hold, and may leave to the next one."""
+        """Return the processes of this round and their files in shared memory: both may outlive the round."""
         held, before = cleaning.held(self._attempt.phases.shared), self._attempt.held
         return held.and_more(before) if before else held
 

@@ -1,5 +1,5 @@
-"""Session: life of the container. It has the signals, the loop, both consoles, the other nodes
-and a watch over the outer process. Its attempts follow one another."""
+"""Session: everything that lasts as long as the container (signals, the loop, both consoles, the
+other nodes, a watch over the outer process). Its attempts follow one another."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
 BEAT_S = 1.0
 SPARE_DESCRIPTORS = 3  # kept for imports at a failure: a job may take all others
-OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
+OPENS_S = 1.0  # before the control socket opens: nobody queries a shorter job
 
 
 def _round_after(start: Start, again: Again, held: Held | None) -> Start:
-    """Return the start of the next round. A round without a possible folder or plan fails at its
-    beginning, so all nodes hear of the failure and there is a verdict."""
+    """Return the start values of the next round.
+
+    A round without a usable folder or plan fails at its beginning, so that all nodes learn of the
+    failure and there is a verdict. held: resources that the last round may have left behind.
+    """
     assert start.again
     try:
         return replace(start.again(again, held), companions=start.companions, has_plugins=start.has_plugins, work=start.work)
@@ -49,15 +52,15 @@ def _round_after(start: Start, again: Again, held: Held | None) -> Start:
 
 
 def no_more(verdict: Verdict) -> Start | None:
-    """Return no further start: one attempt is all there is."""
+    """Return None: no attempt follows."""
     return None
 
 
 class Session:
-    """Life of a container. Public attributes are for its attempts.
+    """Session of one container. Public attributes are for its attempts.
 
-    env: inherited by processes. spare: descriptors for the imports of a failure. guard: fd that becomes readable when the outer process
-    dies, or -1. has_desk: False if nobody can ask how the job stands.
+    env: environment that all processes inherit. spare: descriptors for the imports of a failure. guard: fd that becomes readable
+    when the outer process dies, or -1. has_desk: False for a job without a control socket.
     """
 
     nodes: Nodes
@@ -67,7 +70,7 @@ class Session:
         self.env = env
         self._has_desk = has_desk
         self._asked: tuple[int, float] | None = None
-        self._due = math.inf  # when all has to have ended
+        self._due = math.inf  # deadline for the end of all processes, by the loop's clock
         self.spare = disk.spare_descriptors(SPARE_DESCRIPTORS)
         self.loop = Loop()
         self.terminal = Terminal(self.loop, env)
@@ -84,14 +87,14 @@ class Session:
         """Return the last attempt's verdict. next_start: the start after an attempt with this verdict."""
         self.nodes = Nodes(start.plan, self.env, self.loop, self.terminal.say, self.attempt, start.decide, start.run_id)
         if not tree.sees_itself():
-            self.terminal.say("warning: there is no /proc that tells of this container's processes: what ranks leave behind is not found")
+            self.terminal.say("warning: /proc does not show this container's processes: orphans of ranks are not found; mount a new /proc")
         if self._has_desk:
             self.loop.after(OPENS_S, self._open_desk)
         while True:
             attempt = self._attempt = Attempt(start, self)
             self._end_by(self._due)
-            self._tell_of(start)
-            if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told
+            self._set_teller(start)
+            if self._orphaned:  # also set while the nodes decided on a restart; the new attempt must be informed
                 attempt.on_guard()
             elif self._asked:
                 attempt.on_stop_request(self._asked[0])
@@ -114,16 +117,16 @@ class Session:
     def _next(self, verdict: Verdict, next_start: Callable[[Verdict], Start | None]) -> Start | None:
         return None if self._asked else next_start(verdict)
 
-    def _tell_of(self, start: Start) -> None:
-        """Make the teller, once there is something to tell of. Without a descriptor left, tools are told nothing."""
+    def _set_teller(self, start: Start) -> None:
+        """Make the notifier of tools, once. If no descriptor is left, the job runs without."""
         if not start.tell or type(self._teller) is not Teller:
             return
         try:
             self._teller = start.tell(self, self.loop, self.terminal.say, self.env)
         except (OSError, ImportError) as error:
-            self.terminal.say(f"tools are told nothing of the job: {error}")
+            self.terminal.say(f"warning: hooks and metrics get no news of this job: {error}")
 
-    # For attempts, tools and the desk
+    # For attempts, tools and the control socket
 
     def asked(self) -> tuple[int, float] | None:
         """Return the signal of the first stop request, and when it came, in monotonic seconds."""
@@ -168,7 +171,7 @@ class Session:
         self._stop(signal.SIGTERM)
 
     def end_by(self, due: float, ways: Sequence[str]) -> None:
-        """Let the stop of this node be over at this time of the loop's clock. ways: by which ranks were asked to save before."""
+        """Set the deadline for the stop of this node. due: by the loop's clock. ways: ways in which ranks were asked to save before."""
         self._end_by(due)
         self.attempt().companions.on_deadline(ways)
 
@@ -203,8 +206,7 @@ class Session:
             self.attempt().pass_on(number)
 
     def _open_desk(self) -> None:
-        """Open the control socket of a job that lasts. Without a socket the job runs all the
-        same."""
+        """Open the control socket of a job that lasts. A failure is ignored: the job runs without."""
         try:
             from ranklaunch.control.desk import Desk
 

@@ -1,4 +1,4 @@
-"""End of an attempt: ends what still runs, makes the verdict with the other nodes, and reports on the console and in the record."""
+"""End of an attempt: ends all processes, makes the verdict with the other nodes, and reports on the console and in the record."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
     from ranklaunch.verdict.blame import Judgement, Suspect
 
-EXCEPTIONS = "exception-"  # begins the name of an exception record
-MOST_NAMES = 4096  # looked at in the folder of records
+EXCEPTIONS = "exception-"  # prefix of an exception record's name
+MOST_NAMES = 4096  # file names read in the folder of records
 AGAIN = 12  # last lines of a culprit whose output the console has shown already
-OWN_WORDS_S = 2.0  # after the begin of the end: ranks that were about to exit by themselves may still say why
-ASKED_S = 0.25  # for a stop request to come, after a rank has died of its signal
+OWN_WORDS_S = 2.0  # after the begin of the stop: ranks that were about to exit by themselves may still print the reason
+ASKED_S = 0.25  # for a stop request to arrive here, after a rank has died of its signal
 
 
 class Teardown:
@@ -43,7 +43,7 @@ class Teardown:
         self._state_sent: Mapping[str, Any] = {}
 
     def end(self) -> Verdict:
-        """Stop all processes, and return the verdict, which is reported and recorded."""
+        """Stop all processes, then report, record and return the verdict."""
         attempt = self._attempt
         self._stop()
         ending = self._ending
@@ -62,7 +62,7 @@ class Teardown:
         return verdict
 
     def has_records(self) -> bool:
-        """Return True if a process of this node recorded anything of itself."""
+        """Return True if a process of this node wrote a record of itself."""
         return bool(disk.names(self._records, 1))
 
     def _has_exceptions(self) -> bool:
@@ -81,7 +81,7 @@ class Teardown:
     # Processes
 
     def _stop(self) -> None:
-        """End what runs, however the attempt came to its end; then read the pipes to their end."""
+        """End all processes, after any kind of ending; then read the pipes to their end."""
         attempt = self._attempt
         while attempt.companions.hold_the_stop:
             attempt.loop.step()
@@ -93,12 +93,12 @@ class Teardown:
         attempt.loop.after(OWN_WORDS_S, self._remember)
         attempt.loop.run_until(attempt.stopper.done)
         attempt.stopper.finish()
-        if attempt.stopper.unread and attempt.stopper.unread.found:
-            attempt.children.hear_out()
+        if attempt.stopper.backlog and attempt.stopper.backlog.found:
+            attempt.children.take_filtered_output()
         for process in attempt.stopper.stuck:
-            if process not in tree.refused:  # which are in the verdict
+            if process not in tree.refused:  # notes of the verdict name the refused ones
                 attempt.logs.say_at_end(
-                    f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)"
+                    f"process {process.pid} does not end even after SIGKILL: it is stuck in the kernel (a dead mount, a device)"
                 )
         if any(child.process.sessions for child in attempt.children.ended):
             remove_sessions(attempt.children)
@@ -106,12 +106,13 @@ class Teardown:
         attempt.companions.stopped()
 
     def _remember(self) -> None:
-        """Keep the output of running ranks up to this moment: later output is about their being ended."""
+        """Freeze the output tails of running ranks: later output is a consequence of the stop."""
         self._attempt.children.remember()
         self._attempt.logs.remember()
 
     def _wait_for_stop_request(self) -> None:
-        """Wait for a signal sent to all processes of a job, as by Slurm: it may reach the ranks first."""
+        """Wait for a stop request after a rank died of such a signal: Slurm signals all processes of a job, and the ranks may get
+        the signal first."""
         attempt = self._attempt
         if any(end.signal in STOPPING and end.signal not in end.told for end in (child.ended for child in attempt.children.ended)):
             attempt.loop.run_until(attempt.around.asked, attempt.loop.clock() + ASKED_S)
@@ -127,7 +128,7 @@ class Teardown:
         )  # fmt: skip
 
     def _node_ends(self, circumstances: Circumstances) -> NodeEnds | None:
-        """Return all ends of this node with the records of their processes; None if they cannot be read."""
+        """Return the ends of all processes of this node, with their records; None if these cannot be read."""
         attempt = self._attempt
         failing = [child.identity.pid for child in attempt.children.ended if child.failing]
         try:
@@ -137,7 +138,7 @@ class Teardown:
             return None
 
     def _agree(self, circumstances: Circumstances, node: NodeEnds | None) -> Judgement:
-        """Return node 0's judgement, or this node's own without one."""
+        """Return the judgement of node 0, or this node's own if there is none."""
         attempt, ending = self._attempt, self._ending
         attempt.finishes += () if attempt.success else attempt.children.finished(attempt.plan.job.node_index, attempt.nodes.wall)
         child = attempt.children.of_pid(ending.pid)
@@ -162,7 +163,7 @@ class Teardown:
         yield from self._attempt.running.exceptions(node) if node else ()
 
     def _more(self, judgement: Judgement) -> dict[str, Any]:
-        """Return the keys of verdict.json beside the judgement: facts of companions, ends of earlier rounds, the host to avoid."""
+        """Return the keys of verdict.json besides the judgement: facts of companions, ends of earlier rounds, the host to avoid."""
         facts, restarts = self._attempt.companions.facts(), self._attempt.start.after.restarts
         host = self._attempt.running.host_to_avoid(judgement, facts) if judgement.outcome != "succeeded" else None
         return {
@@ -182,7 +183,7 @@ class Teardown:
         most = blame.LINES if rank is None or attempt.logs.hides(rank) else AGAIN
         if not shows_all(attempt.plan, culprit, attempt.nodes.lost, attempt.nodes.judged):
             most = 0
-        attempt.logs.unfold(self._shown_of_victims(judgement, rank))
+        attempt.logs.unfold(self._ranks_to_unfold(judgement, rank))
         attempt.logs.end()
         self._say_last_words(culprit, most)
         if attempt.nodes.again:
@@ -191,9 +192,11 @@ class Teardown:
             self._report_end(verdict, most, local_notes)
             attempt.around.terminal.flush_own()
 
-    def _shown_of_victims(self, judgement: Judgement, culprit: int | None) -> Collection[int] | None:
-        """Return the ranks of this node with folded lines to show after all: ranks that failed before they were signalled. None:
-        all ranks, as somebody asked for the stop. culprit: rank with last lines shown anyway."""
+    def _ranks_to_unfold(self, judgement: Judgement, culprit: int | None) -> Collection[int] | None:
+        """Return the ranks of this node whose folded lines are shown after all: ranks that failed before their signal.
+
+        None stands for all ranks, after a stop request. culprit: rank whose last lines are shown anyway.
+        """
         if judgement.outcome == "stopped":
             return None
         signalled_at = self._attempt.nodes.wall(self._attempt.victims_from)
@@ -209,7 +212,7 @@ class Teardown:
             self._attempt.say(text, [line.encode(errors="backslashreplace") for line in shown])
 
     def _report_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> None:
-        """Report a round that another one follows. restart: its entry in the verdict of the end."""
+        """Report a round before another one. restart: entry of this round in the verdict of the job's end."""
         record, say, judgement = self._attempt.record, self._attempt.say, verdict.judgement
         record.event("end", outcome=judgement.outcome, exit_code=judgement.exit_code)
         if not record.of_round(verdict, restart):
@@ -217,7 +220,10 @@ class Teardown:
         say(f"{_outcome(judgement)}; {restart.get('decision', 'starting all ranks again')}")
 
     def _report_end(self, verdict: Verdict, most: int, local_notes: Collection[str]) -> None:
-        """Report the end: a failure as a block where `most` last lines of the culprit were shown, else as one line."""
+        """Report the end: as a block for a failure whose `most` last lines were shown, else as one line and notes.
+
+        local_notes: notes about this node, for a node that does not show the whole verdict.
+        """
         record, say, judgement = self._attempt.record, self._attempt.say, verdict.judgement
         succeeded = judgement.outcome == "succeeded"
         if succeeded:
@@ -235,14 +241,14 @@ class Teardown:
             say(text)
 
     def _show_files(self) -> None:
-        """Show the files that the job was to make, as far as it has."""
+        """Show the result files that the job has made (Plan.shows)."""
         for path in self._attempt.plan.shows:
             made = made_since(path, self._attempt.began_at)
             if made is not None:
                 self._attempt.say(f"{path}:", made)
 
     def _keep_ends(self, node: NodeEnds | None) -> None:
-        """Write ends.json. Whatever goes wrong, the job ends as it would without."""
+        """Write ends.json. An error here does not change the end of the job."""
         if not node:
             return
         nodes = self._attempt.nodes
@@ -256,12 +262,13 @@ class Teardown:
 
 
 def shows_all(plan: Plan, culprit: Culprit | None, lost: Iterable[Suspect], agreed: bool) -> bool:
-    """Return True if the console of this node shows the whole verdict: on the culprit's node, else on node 0. Other nodes show one line.
+    """Return True if the console of this node shows the whole verdict. Other nodes show one line.
 
-    lost: nodes without a report; node 0 stands in for them. agreed: node 0 judged; else each node shows its own view.
+    The whole verdict is shown on the culprit's node, or on node 0 if there is no culprit or its node is lost. lost: nodes without
+    a report. agreed: True if node 0 judged; else each node shows its own judgement.
     """
     job = plan.job
-    if any(process.node is not None for process in plan.processes):  # simulated nodes have shown it
+    if any(process.node is not None for process in plan.processes):  # a simulated node has shown the verdict already
         return False
     where = culprit.node if culprit else 0
     where = 0 if where in {suspect.node for suspect in lost} else where
@@ -269,14 +276,14 @@ def shows_all(plan: Plan, culprit: Culprit | None, lost: Iterable[Suspect], agre
 
 
 def _unsignalled(stuck: Iterable[tree.Identity]) -> Iterator[str]:
-    """Yield a note for each process that has become another user's."""
+    """Yield a note for each process that could not be signalled, because it now belongs to another user."""
     for process in stuck:
         if process in tree.refused:
             yield f"{tree.refused[process]} could not be signalled: it may be left running"
 
 
 def _outcome(judgement: Judgement) -> str:
-    """Return an end as one line, with the line of the user's code if the culprit raised an exception there."""
-    of = next((each.of for each in judgement.because if each.of.file), None)
-    place = f" ({showing.printable(os.path.basename(of.file))}:{of.line})" if of else ""
+    """Return an end as one line, with the line of the user's code in which the culprit raised its exception."""
+    raised = next((each.of for each in judgement.because if each.of.file), None)
+    place = f" ({showing.printable(os.path.basename(raised.file))}:{raised.line})" if raised else ""
     return f"{judgement.outcome} with exit code {judgement.exit_code}: {judgement.reason}{place}"

@@ -1,1 +1,1 @@
-"""The operating system as ranklaunch uses it. Nothing here knows of a plan."""
+"""Interfaces to the operating system. Independent of plans."""

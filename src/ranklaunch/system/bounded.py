@@ -1,7 +1,7 @@
-"""Work with an unforeseeable end, in a child process with limits of time and memory.
+"""Work of unpredictable length, in a child process with limits of time and memory.
 
-Example: the computations of a user's template. A check of each operation beforehand would not hold: many operations make much of
-little, and a single one of them, such as a power, cannot be interrupted within a process.
+Example: the computations of a user's template. Checking each operation beforehand is not reliable: small operands can give huge
+results, and a single operation, such as a power, cannot be interrupted within a process.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ from ranklaunch.system import tree
 from ranklaunch.system.signals import OURS
 
 CPU_S = 2
-MEMORY = 256 * 1024**2  # bytes beyond what this process has
-MOST_TOLD = 16 * 1024**2  # bytes
-LOOK_S = 2.0  # for a look at files on which nothing depends
-APART_S = 60.0  # of a process whose answer nobody may be waiting for any more
-_WHOLE = b"\0"  # behind an answer
+MEMORY = 256 * 1024**2  # bytes in addition to the present size of this process
+MOST_OUTPUT = 16 * 1024**2  # bytes
+LOOK_S = 2.0  # for a look at files that are not essential
+APART_S = 60.0  # longest life of a process whose answer may not be awaited any more
+_WHOLE = b"\0"  # end mark of a complete answer
 NOT_STARTED = 127  # exit code of a program that cannot be executed
-WALL_S = 20.0  # for what takes no time of a CPU, such as a FIFO among templates; and for a machine that has little
+WALL_S = 20.0  # for work that waits without CPU time, such as for a FIFO among templates; and for a slow machine
 
 
 def call(work: Callable[[], Any], what: str) -> Any:
-    """Return work's result, through JSON: tuples become lists. ConfigErrors of work are raised without change. Raises ConfigError, naming
-    the work, if it takes too much; WaitError if the system has no process left."""
+    """Return the result of `work`, passed through JSON: tuples become lists.
+
+    what: name of the work in messages. A ConfigError of the work is raised unchanged. Raises ConfigError if the work exceeds a limit,
+    WaitError if no process is left.
+    """
     try:
         child, readable = forked(partial(_work, work))
     except OSError as error:
@@ -48,16 +51,18 @@ def call(work: Callable[[], Any], what: str) -> Any:
 
 
 class Apart:
-    """Work on files of an unreliable mount, in a child process, so nobody has to wait for the end. work: called in the child; its return
-    value is the answer. readable: a descriptor, readable for a loop once the answer may be there. Raises OSError if no process or
-    descriptor is left."""
+    """Work on files of an unreliable mount, in a child process: the caller need not wait for its end.
+
+    work: called in the child; its return value is the answer. readable: descriptor that becomes readable once the answer may be there.
+    Raises OSError if no process or descriptor is left.
+    """
 
     def __init__(self, work: Callable[[], bytes]) -> None:
         self.pid, self.readable = forked(partial(_be_apart, work))
         tree.wanted[self.pid] = None
 
     def answer(self, seconds: float) -> bytes | None:
-        """None where there is none within so many seconds. It is over then."""
+        """Return the answer, None without one within `seconds`. Ends the child."""
         output = _read(self.readable, seconds)
         self.close()
         return output[:-1] if output.endswith(_WHOLE) else None
@@ -73,7 +78,7 @@ class Apart:
 
 
 def within(work: Callable[[], bytes]) -> bytes | None:
-    """Return the result of work on such files; None after more than LOOK_S, or without a process for the work."""
+    """Return the answer of work on an unreliable mount; None after more than LOOK_S, or if no process is left."""
     try:
         return Apart(work).answer(LOOK_S)
     except OSError:
@@ -81,10 +86,10 @@ def within(work: Callable[[], bytes]) -> bytes | None:
 
 
 def _be_apart(work: Callable[[], bytes], writable: int) -> NoReturn:
-    """In the child: never returns."""
+    """Do the work in the child. Never returns."""
     try:
         os.setpgid(0, 0)
-        signal.set_wakeup_fd(-1)  # that pipe is the supervisor's
+        signal.set_wakeup_fd(-1)  # the wakeup pipe belongs to the supervisor
         for number in OURS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -92,18 +97,18 @@ def _be_apart(work: Callable[[], bytes], writable: int) -> NoReturn:
         tree.die_with_parent()
         os.dup2(writable, 3)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for fd in range(3):  # whoever reads these waits for their end, and a mount that does not answer holds this process for as long
+        for fd in range(3):  # readers of these wait for their end, and a mount that does not answer would delay this end
             os.dup2(nothing, fd)
-        os.closerange(4, 65536)  # of the supervisor's own; a peer must not wait for the end of this copy
-        _tell(3, work() + _WHOLE)
+        os.closerange(4, 65536)  # copies of the supervisor's descriptors: a peer must not wait for their end
+        _write_all(3, work() + _WHOLE)
     finally:
         os._exit(0)
 
 
 def forked(become: Callable[[int], NoReturn]) -> tuple[int, int]:
-    """Fork a child that becomes something else. Return its pid, and a pipe from its output. Raises OSError."""
+    """Fork a child that calls `become` with the write end of a pipe. Return its pid and the read end. Raises OSError."""
     readable, writable = os.pipe2(os.O_CLOEXEC)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)  # the child has our handlers, which would tell us of its signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)  # the child's copies of our handlers would write into our pipe
     try:
         child = os.fork()
         if child == 0:
@@ -119,14 +124,15 @@ def forked(become: Callable[[int], NoReturn]) -> tuple[int, int]:
 
 
 def program(argv: Sequence[str], env: Mapping[str, str], *, stderr: bool = False) -> tuple[int, int]:
-    """Start a program in a process group of its own. Return its pid, and a pipe with its stdout and perhaps its stderr.
+    """Start a program in a process group of its own. Return its pid, and a pipe with its stdout (and stderr, if set).
 
-    Raises OSError if no process or descriptor is left; a program that cannot be executed ends with NOT_STARTED."""
+    A program that cannot be executed ends with NOT_STARTED. Raises OSError if no process or descriptor is left.
+    """
     return forked(partial(_execute, argv, env, stderr))
 
 
 def _execute(argv: Sequence[str], env: Mapping[str, str], stderr: bool, writable: int) -> NoReturn:
-    """In the child: never returns."""
+    """Execute a program in the child. Never returns."""
     try:
         tree.die_with_parent()
         os.setpgid(0, 0)
@@ -147,7 +153,7 @@ def _result(output: bytes, what: str) -> Any:
     try:
         content = json.loads(output)
     except (ValueError, RecursionError):
-        msg = f"{what}: it takes more than {CPU_S} s of CPU time, {MEMORY >> 20} MiB of memory or {MOST_TOLD >> 20} MiB of text"
+        msg = f"{what}: it takes more than {CPU_S} s of CPU time, {MEMORY >> 20} MiB of memory or {MOST_OUTPUT >> 20} MiB of text"
         raise ConfigError(msg) from None
     if "problems" in content:
         raise ConfigError(content["problems"])
@@ -155,11 +161,11 @@ def _result(output: bytes, what: str) -> Any:
 
 
 def _read(fd: int, seconds: float) -> bytes:
-    """Read up to the end, MOST_TOLD bytes or a deadline. The caller sees whether the output is whole."""
+    """Read up to the end, MOST_OUTPUT bytes or a deadline. The caller checks if the output is whole."""
     poll, until = select.poll(), time.monotonic() + seconds
     poll.register(fd, select.POLLIN)
     output = bytearray()
-    while len(output) <= MOST_TOLD and poll.poll(1000 * max(0.0, until - time.monotonic())):
+    while len(output) <= MOST_OUTPUT and poll.poll(1000 * max(0.0, until - time.monotonic())):
         block = os.read(fd, 1 << 20)
         if not block:
             break
@@ -168,7 +174,7 @@ def _read(fd: int, seconds: float) -> bytes:
 
 
 def _work(work: Callable[[], Any], writable: int) -> NoReturn:
-    """Work in the child, and never return. A child killed or out of memory has reported nothing whole."""
+    """Do the work in the child. Never returns. The output of a killed child is not whole JSON."""
     try:
         tree.die_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -178,7 +184,7 @@ def _work(work: Callable[[], Any], writable: int) -> NoReturn:
             outcome = {"result": work()}
         except ConfigError as error:
             outcome = {"problems": list(error.problems)}
-        _tell(writable, json.dumps(outcome).encode())
+        _write_all(writable, json.dumps(outcome).encode())
     finally:
         os._exit(0)
 
@@ -191,6 +197,6 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
 
 
-def _tell(fd: int, text: bytes) -> None:
+def _write_all(fd: int, text: bytes) -> None:
     while text:
         text = text[os.write(fd, text) :]

@@ -1,8 +1,7 @@
-"""The disk: opening of files, and the read-only view of real files for platforms and launchers.
+"""Files on disk: opening them safely, and a read-only view of real files for platforms and launchers.
 
-Only regular files are opened. In folders writable by other accounts, a FIFO, a device, a link or a folder may stand in a file's
-place. Opening one of these would hang for ever, or change a foreign file. Nothing here waits for any of them, and
-nothing is written through them.
+Only regular files are opened. In folders writable by other accounts, a FIFO, a device, a link or a folder may take the place of a
+file. Opening one of these could hang for ever, or change a foreign file: nothing here waits for one, or writes through one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Iterable
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import BYTE_ORDER_MARK
 
-GONE = "the working folder was removed, so a relative path names nothing: give an absolute one"
+GONE = "the working folder was removed, so relative paths cannot be resolved; use an absolute path"
 BLOCK = 1024 * 1024
 CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -31,48 +30,49 @@ _KINDS = {
 
 
 class NotRegularError(ConfigError):
-    """Something else stands in a file's place: a thing of this kind."""
+    """Something other than a regular file has the file's path. kind: description of it, such as "a FIFO"."""
 
     kind = ""
 
 
 def _not_regular(path: str, kind: str, ours: bool = True) -> NotRegularError:
-    what_to_do = "remove it or name another place" if ours else "name another"
-    result = NotRegularError(f"{path}: {kind} is there, where ranklaunch needs a regular file: {what_to_do}")
+    remedy = "remove it, or use another path" if ours else "use another path"
+    result = NotRegularError(f"{path}: {kind} is there, where ranklaunch needs a regular file; {remedy}")
     result.kind = kind
     return result
 
 
 def append(path: str) -> int:
-    """A descriptor of a file of ours, which is made where it is not there. Raises NotRegularError and OSError."""
+    """Return a descriptor for appending to a file of ranklaunch, which is made if missing. Raises NotRegularError and OSError."""
     return _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
 
 
 def private(path: str) -> int:
-    """As append, of a file for this user alone; what is written begins at its start."""
+    """Return a descriptor for writing a file of ranklaunch from its start, readable by this user alone. Raises NotRegularError and
+    OSError."""
     return _opened(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def own(path: str) -> int:
-    """A descriptor to read a file of ours. Raises NotRegularError and OSError."""
+    """Return a descriptor for reading a file of ranklaunch, not through a link. Raises NotRegularError and OSError."""
     return _opened(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def readable(path: str) -> int:
-    """A descriptor to read a file that somebody else has named, which may be a link to one, as in every Secret of Kubernetes. Raises
-    NotRegularError and OSError."""
+    """Return a descriptor for reading a file whose path comes from outside. Links are followed: every file of a Kubernetes Secret is
+    one. Raises NotRegularError and OSError."""
     return _opened(path, os.O_RDONLY)
 
 
 def working_folder() -> str:
     try:
         return os.getcwd()
-    except OSError:  # it was removed; absolute paths still work
+    except OSError:  # the folder was removed; absolute paths still work
         return "/"
 
 
 def own_file(path: str, most_bytes: int) -> bytes | None:
-    """Return the content of a regular file of this user; None for anything else, for a larger file, and for one that cannot be read."""
+    """Return the content of a regular file that belongs to this user; None for anything else, a larger or an unreadable file."""
     try:
         fd = own(path)
         status = os.fstat(fd)
@@ -83,7 +83,7 @@ def own_file(path: str, most_bytes: int) -> bytes | None:
 
 
 def names(folder: str, most: int) -> list[str]:
-    """Return at most so many names of a folder, in no order; none where it cannot be read."""
+    """Return at most `most` names in a folder, unordered; none if the folder cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in itertools.islice(entries, most)]
@@ -92,8 +92,10 @@ def names(folder: str, most: int) -> list[str]:
 
 
 def lock(folder: str) -> int | None:
-    """Return a descriptor: while it is open, nobody else gets one of this folder; None if somebody else has the lock. On
-    mounts without locks everybody gets one. Raises OSError if the folder cannot be opened."""
+    """Lock a folder, and return a descriptor that holds the lock until it is closed; None if another process has the lock.
+
+    On mounts without locks every process gets a descriptor. Raises OSError if the folder cannot be opened.
+    """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,7 +107,10 @@ def lock(folder: str) -> int | None:
 
 
 def absolute(path: str, option: str = "") -> str:
-    """Raises ConfigError of a relative path where the working folder was removed. option: by which another is given, for the message."""
+    """Return an absolute path. Raises ConfigError for a relative path if the working folder was removed.
+
+    option: prefix of the message, such as the option that sets the path.
+    """
     try:
         return os.path.abspath(path)
     except OSError:
@@ -114,35 +119,37 @@ def absolute(path: str, option: str = "") -> str:
 
 
 def read(fd: int, most: int) -> bytes:
-    """At most so many bytes; closes the descriptor."""
+    """Return at most `most` bytes, and close the descriptor."""
     with open(fd, "rb") as file:
-        return file.read(most) or b""  # None where a read that does not wait gets nothing
+        return file.read(most) or b""  # None if a non-blocking read gets nothing
 
 
 def of_pipe(path: str, most: int, seconds: float) -> bytes | None:
-    """Return at most so many bytes of an unnamed pipe, such as /dev/stdin or <(env) of bash, up to its end; None where the path is none.
-    Raises TimeoutError where the end has not come after these seconds, and OSError."""
+    """Return at most `most` bytes of an unnamed pipe, such as /dev/stdin or <(env) of bash, up to its end; None for another kind of file.
+
+    Raises TimeoutError if the pipe has no end within `seconds`, and OSError.
+    """
     fd = os.open(path, os.O_RDONLY | _ALWAYS)
     try:
         if not stat.S_ISFIFO(os.fstat(fd).st_mode) or not os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:"):
             return None
-        blocks, left, until = list[bytes](), most, time.monotonic() + seconds
-        while left > 0:
+        blocks, remaining, until = list[bytes](), most, time.monotonic() + seconds
+        while remaining > 0:
             if not select.select([fd], [], [], max(0.0, until - time.monotonic()))[0]:
                 msg = f"no end within {seconds:g} s"
                 raise TimeoutError(msg)
-            block = os.read(fd, min(BLOCK, left))
+            block = os.read(fd, min(BLOCK, remaining))
             if not block:
                 break
             blocks.append(block)
-            left -= len(block)
+            remaining -= len(block)
         return b"".join(blocks)
     finally:
         os.close(fd)
 
 
 def end_of(path: str, most: int, begin: int = 0) -> bytes:
-    """At most so many bytes at the end of a file of ours, of what is behind `begin`; b"" where it cannot be read."""
+    """Return at most `most` bytes at the end of a file of ranklaunch, from offset `begin` on; b"" if it cannot be read."""
     try:
         fd = own(path)
         os.lseek(fd, max(begin, os.fstat(fd).st_size - most), os.SEEK_SET)
@@ -152,16 +159,18 @@ def end_of(path: str, most: int, begin: int = 0) -> bytes:
 
 
 def _all_of(fd: int, most: int) -> bytes:
-    """At most so many bytes, in blocks: of a file in /proc/sys the kernel refuses to give several MiB at once, however short it is."""
+    """Return at most `most` bytes. Read in blocks: the kernel refuses large reads of files in /proc/sys, even of short ones."""
     blocks = [os.read(fd, min(BLOCK, most))]
-    while blocks[-1] and (left := most - sum(map(len, blocks))) > 0:
-        blocks.append(os.read(fd, min(BLOCK, left)))
+    while blocks[-1] and (remaining := most - sum(map(len, blocks))) > 0:
+        blocks.append(os.read(fd, min(BLOCK, remaining)))
     return b"".join(blocks)
 
 
 def full(folders: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the first folder on each file system on which nothing more can be stored, with its usage: "100 % of 2.0 GiB used", or "no
-    inode is left". A file system that is mounted read-only is left out: nothing is stored there."""
+    """Return the first of these folders on each full file system, with the usage: "100 % of 2.0 GiB used", or "no inode is left".
+
+    File systems that are mounted read-only are left out: nothing is stored there.
+    """
     by_device: dict[int, tuple[str, str]] = {}
     for folder in folders:
         try:
@@ -176,7 +185,7 @@ def full(folders: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def size_of(folder: str) -> int | None:
-    """Return the bytes of a folder's file system; None where there is no folder, or where the file system has no limit."""
+    """Return the size in bytes of a folder's file system; None for a missing folder, or a file system without a limit."""
     try:
         state = os.statvfs(folder)
     except OSError:
@@ -185,37 +194,38 @@ def size_of(folder: str) -> int | None:
 
 
 def shown(count: int) -> str:
-    """Return bytes as people read them: 64.0 MiB."""
+    """Return a number of bytes for people: 64.0 MiB."""
     units = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
     factor, unit = next((each for each in units if count >= each[0]), units[-1])
     return f"{count / factor:.1f} {unit}"
 
 
 def make_folder(path: str) -> bool:
-    """Make a folder and its parents; return False if it exists. Of several processes only one gets True. Raises OSError and ValueError."""
+    """Make a folder and its parents. Return False if it exists: of several processes, only one gets True. Raises OSError and
+    ValueError."""
     try:
         os.makedirs(path)
-    except OSError:  # of a folder that is there a system that cannot be written may say something else
+    except OSError:  # for an existing folder, a read-only file system may report another error than EEXIST
         if not os.path.isdir(path):
             raise
         return False
-    except RecursionError:  # it calls itself for each of them
+    except RecursionError:  # makedirs calls itself for each parent
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from None
     return True
 
 
 def require(path: str) -> None:
-    """Raises NotRegularError where a file of ours cannot be put."""
+    """Check that the path is free for a file of ranklaunch. Raises NotRegularError if something other than a file is there."""
     kind = _other(path, links=False)
     if kind:
         raise _not_regular(path, kind)
 
 
 def write(path: str, data: bytes, mode: int) -> None:
-    """Whole or not at all: a reader never sees half a file. Raises NotRegularError and OSError."""
+    """Write a file, whole or not at all: a reader never sees half a file. Raises NotRegularError and OSError."""
     make_folder(os.path.dirname(path) or ".")
     require(path)
-    temporary = f"{path}.{os.urandom(8).hex()}.tmp"  # a name that nobody can have taken before
+    temporary = f"{path}.{os.urandom(8).hex()}.tmp"  # a random name, which cannot exist
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with open(fd, "wb") as file:
@@ -230,7 +240,7 @@ def _opened(path: str, flags: int, mode: int = 0) -> int:
     links = not flags & os.O_NOFOLLOW
     try:
         fd = os.open(path, flags | _ALWAYS, mode)
-    except OSError:  # some say so at once: a link, a folder, a FIFO without a reader
+    except OSError:  # a link, a folder and a FIFO without a reader fail to open
         kind = _other(path, links)
         if kind:
             raise _not_regular(path, kind, not links) from None
@@ -243,7 +253,7 @@ def _opened(path: str, flags: int, mode: int = 0) -> int:
 
 
 def _other(path: str, links: bool) -> str:
-    """What else than a file is there; "" for nothing."""
+    """Return the kind of a thing other than a regular file at this path; "" for a regular file or nothing."""
     try:
         return _kind(os.stat(path) if links else os.lstat(path))
     except OSError:
@@ -255,7 +265,7 @@ def _kind(status: os.stat_result) -> str:
 
 
 class DiskFiles:
-    """Files as this container sees them; with a root, absolute paths are looked up below it."""
+    """Files of this container. root: folder below which absolute paths are looked up, "" for /."""
 
     def __init__(self, root: str = "") -> None:
         self.root = "" if root == "/" else root.rstrip("/")
@@ -274,7 +284,7 @@ class DiskFiles:
         try:
             size = os.fstat(fd).st_size
             if size > limit:
-                msg = f"{size} bytes, more than the {limit} that are read"
+                msg = f"{size} bytes, more than the limit of {limit}"
                 raise ValueError(msg)
             return _all_of(fd, limit).decode().removeprefix(BYTE_ORDER_MARK)
         except OSError:
@@ -302,7 +312,7 @@ class DiskFiles:
 
 
 def spare_descriptors(count: int) -> list[int]:
-    """Return so many descriptors, to be closed where some are needed. Raise OSError if there are fewer."""
+    """Return `count` spare descriptors, to be closed when others are needed. Raises OSError if there are fewer."""
     return [os.open("/", os.O_PATH | os.O_CLOEXEC) for _ in range(count)]
 
 
@@ -313,6 +323,6 @@ def close_all(descriptors: list[int]) -> None:
 
 def remove_tree(path: str) -> None:
     """Remove a folder with all its content, as far as possible."""
-    import shutil  # larger than all that a start needs of it
+    import shutil  # large, and not needed at the start
 
     shutil.rmtree(path, ignore_errors=True)

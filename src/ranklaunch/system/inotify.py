@@ -1,4 +1,4 @@
-"""What has changed in folders, from the kernel's inotify(7)."""
+"""Changes in folders, from the kernel's inotify(7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVENT = struct.Struct("iIII")
 
 
 class Inotify:
-    """fd: readable when something has changed, -1 where the system has no instance left (then changes must be looked for)."""
+    """Watch over folders. fd: readable after a change; -1 if the system has no inotify instance left (then folders must be polled)."""
 
     def __init__(self) -> None:
         self.fd: int = tree.libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -26,7 +26,7 @@ class Inotify:
         return watch >= 0
 
     def changed(self) -> list[str]:
-        """Paths in watched folders that have changed, each once, in order; "" when the kernel lost count."""
+        """Return the changed paths in watched folders, each once, in order; "" among them if the kernel lost events."""
         try:
             data = os.read(self.fd, 65536)
         except BlockingIOError:

@@ -10,7 +10,7 @@ from ranklaunch.system import disk
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 LONGEST_NAME = 15  # characters, IFNAMSIZ without the NUL
-IPV6 = "/proc/net/if_inet6"  # the last word of each line is an interface's name
+IPV6 = "/proc/net/if_inet6"  # each line ends with an interface name
 MOST_BYTES = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""Host names to addresses. The system's resolver blocks for as long as name servers are silent, so it runs in a thread."""
+"""Resolution of host names. The system's resolver blocks as long as name servers do not answer, so it runs in threads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from ranklaunch.system.loop import Loop
 
 
 class Address(NamedTuple):
+    """Address of a socket. sockaddr: as in the socket module, for this family."""
+
     family: socket.AddressFamily
     sockaddr: Any
 
     def open(self) -> socket.socket:
-        """Return a socket for a connection to this address. The kernel gives the socket any free port, even the future listening port of a
-        service of this job, such as its sshd: SO_REUSEADDR lets the service in. Raises OSError."""
+        """Return a socket for a connection to this address. Raises OSError.
+
+        The kernel may give the socket any free port, even one on which a service of this job (its sshd) will listen. SO_REUSEADDR
+        keeps this port usable for the service.
+        """
         result = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return result
@@ -30,8 +35,8 @@ OnAnswer = Callable[[list[Address], str], object]
 
 
 class Lookups:
-    """Names that are looked up at the same time, at most so many: each of its threads takes one after the other, since to start one for
-    each of a thousand names costs more than the names do."""
+    """Parallel lookups of names, in at most `most` threads. A thread handles one name after the other: a thread for each of a
+    thousand names would cost more than the lookups."""
 
     def __init__(self, loop: Loop, most: int) -> None:
         self._loop = loop
@@ -40,11 +45,11 @@ class Lookups:
         self._pending = 0
         self._questions: SimpleQueue[tuple[str, int, OnAnswer] | None] = SimpleQueue()
         self._answers: deque[tuple[OnAnswer, list[Address], str]] = deque()
-        self._lock = threading.Lock()  # a name server's silence may outlive us; what it answers then must not go to others' descriptors
+        self._lock = threading.Lock()  # no late answer may be written after close(): another file may have the descriptor by then
         self._pipe: tuple[int, int] | None = None
 
     def ask(self, host: str, port: int, on_answer: OnAnswer) -> None:
-        """Calls on_answer once, on the loop: with addresses, or with none and the reason."""
+        """Call on_answer once, on the loop: with addresses, or with an empty list and the reason."""
         if numeric(host):
             self._answer_soon(on_answer, *resolve(host, port))
             return
@@ -53,7 +58,7 @@ class Lookups:
             self._pending += 1
             if self._pending > self._threads and self._threads < self._most:
                 self._start()
-        except (OSError, RuntimeError) as error:  # no descriptor left, no thread
+        except (OSError, RuntimeError) as error:  # no descriptor or thread left
             if not self._threads:
                 self._pending -= bool(self._pipe)
                 self._answer_soon(on_answer, [], f"its name cannot be looked up ({getattr(error, 'strerror', None) or error})")
@@ -61,7 +66,7 @@ class Lookups:
         self._questions.put((host, port, on_answer))
 
     def close(self) -> None:
-        """What has not been answered will not be."""
+        """End the threads. Lookups without an answer get none."""
         for _ in range(self._threads):
             self._questions.put(None)
         with self._lock:
@@ -87,7 +92,7 @@ class Lookups:
         while question := self._questions.get():
             host, port, on_answer = question
             self._answers.append((on_answer, *resolve(host, port)))
-            with self._lock, contextlib.suppress(BlockingIOError):  # full: the loop is about to look anyway
+            with self._lock, contextlib.suppress(BlockingIOError):  # a full pipe wakes the loop too
                 if not self._pipe:
                     return
                 os.write(self._pipe[1], b".")
@@ -102,7 +107,7 @@ class Lookups:
 
 
 def look_up(host: str, port: int, loop: Loop, on_answer: OnAnswer) -> None:
-    """One name."""
+    """Look up one name. on_answer: as in Lookups.ask."""
     lookups = Lookups(loop, 1)
 
     def answered(addresses: list[Address], why: str) -> None:
@@ -113,7 +118,8 @@ def look_up(host: str, port: int, loop: Loop, on_answer: OnAnswer) -> None:
 
 
 def ipv4(addresses: Iterable[Address]) -> str:
-    """The first that other hosts may know this one by too; "" where there is none. A host's own name may stand for 127.0.1.1."""
+    """Return the first IPv4 address that other hosts can use too, else a loopback one, "" for none. A host's own name may resolve to
+    127.0.1.1."""
     texts = [str(address.sockaddr[0]) for address in addresses if address.family == socket.AF_INET]
     return next((address for address in texts if not address.startswith("127.")), texts[0] if texts else "")
 
@@ -127,7 +133,7 @@ def numeric(host: str) -> bool:
 
 
 def resolve(host: str, port: int) -> tuple[list[Address], str]:
-    """Addresses, or none and the reason. Blocks for as long as name servers are silent."""
+    """Return addresses, or an empty list and the reason. Blocks as long as name servers do not answer."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

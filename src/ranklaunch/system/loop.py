@@ -1,4 +1,4 @@
-"""One epoll for everything that can happen: readable and writable descriptors, and timers."""
+"""Event loop: one epoll for readable and writable descriptors, and timers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Callback = Callable[[], object]
 
 
 class Timer:
-    """A callback at a time; cancel() when it is no longer wanted."""
+    """Callback at a point in time, until cancel()."""
 
     def __init__(self, callback: Callback) -> None:
         self.callback: Callback | None = callback
@@ -25,12 +25,12 @@ class Timer:
 
 
 class Loop:
-    """clock: monotonic seconds."""
+    """Event loop. clock: returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._epoll = select.epoll()
-        self._waiting: dict[int, tuple[Callback | None, Callback | None]] = {}  # what is called when one is readable, writable
+        self._waiting: dict[int, tuple[Callback | None, Callback | None]] = {}  # callbacks of each descriptor: when readable, when writable
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
 
@@ -41,36 +41,36 @@ class Loop:
         self._wait_for(fd, None, partial(callback, *args))
 
     def change(self, fd: int, on_readable: Callback | None, on_writable: Callback | None) -> None:
-        """What a registered descriptor is waited for from now on: at least one of the two."""
+        """Replace the callbacks of a registered descriptor. At least one must be set."""
         self._epoll.modify(fd, _events(on_readable, on_writable))
         self._waiting[fd] = (on_readable, on_writable)
 
     def forget(self, fd: int) -> None:
-        """Raises KeyError for one that is not waited for."""
+        """Stop waiting for a descriptor. Raises KeyError if it is not registered."""
         del self._waiting[fd]
         try:
             self._epoll.unregister(fd)
-        except OSError:  # closed already, by which the kernel forgot it
+        except OSError:  # closed before; the kernel then removed it
             pass
 
     def after(self, seconds: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call back with these arguments after so many seconds."""
+        """Call back with these arguments after `seconds`."""
         timer = Timer(partial(callback, *args))
         heapq.heappush(self._timers, (self.clock() + seconds, next(self._order), timer))
         return timer
 
     def wall(self, clock: float) -> float:
-        """A time of `clock` as seconds since 1970, by this machine's clock."""
+        """Return a time of `clock` as seconds since 1970, by this machine's clock."""
         return time.time() - (self.clock() - clock)
 
     def step(self, most_s: float = math.inf) -> None:
-        """Wait for the next event, and call back for it. Descriptors come in the order of their readiness: for
+        """Wait for the next event, and call its callbacks. Descriptors are handled in the order of their readiness: for
         pidfds, the order of the deaths. most_s: longest wait in seconds."""
         ready = self._epoll.poll(self._timeout(most_s), max(1, len(self._waiting)))
         for (fd, events), wanted in [(each, self._waiting.get(each[0])) for each in ready]:
-            # An end or an error is news for both.
+            # A hang-up or an error concerns both callbacks.
             for event, callback in zip((~select.EPOLLOUT, ~select.EPOLLIN), wanted or ()):
-                # An earlier callback of this round may have forgotten the descriptor, or given its number to another.
+                # An earlier callback of this step may have removed the descriptor, or reused its number.
                 if callback and events & event and self._waiting.get(fd) is wanted:
                     callback()
         self._call_timers()
@@ -92,12 +92,12 @@ class Loop:
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         seconds = min(most_s, self._timers[0][0] - self.clock()) if self._timers else most_s
-        # Up to the next millisecond, which is what epoll counts: it would return too early, and be asked again at once.
+        # Rounded up to milliseconds, the unit of epoll, which would otherwise return too early.
         return max(0.0, math.ceil(seconds * 1e3) * 1e-3) if seconds < math.inf else None
 
     def _wait_for(self, fd: int, on_readable: Callback | None, on_writable: Callback | None) -> None:
         if fd in self._waiting:
-            msg = f"descriptor {fd} is waited for already"
+            msg = f"descriptor {fd} is registered already"
             raise KeyError(msg)
         self._epoll.register(fd, _events(on_readable, on_writable))
         self._waiting[fd] = (on_readable, on_writable)
@@ -115,7 +115,7 @@ class Share(Loop):
         self._epoll, self._waiting, self._timers, self._order = loop._epoll, loop._waiting, loop._timers, loop._order
         self._own_fds: set[int] = set()
         self._own_timers: list[Timer] = []
-        self._look_at = 64  # timers, before those that are over are sorted out
+        self._look_at = 64  # number of timers at which past ones are removed from the list
 
     def _wait_for(self, fd: int, on_readable: Callback | None, on_writable: Callback | None) -> None:
         super()._wait_for(fd, on_readable, on_writable)

@@ -1,5 +1,5 @@
-"""Proof of out-of-memory kills: the kernel counts them per cgroup, and remembers how much memory was in use at most. And how much the
-devices of this machine have, as their own tools say."""
+"""Out-of-memory kills and peak memory of this container's cgroup, as the kernel counts them; and the memory of this machine's
+devices, as reported by their tools."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ _PLACES = (
     ),
 )
 LOOK_S = 15.0  # between two looks at the kernel's count
-_NO_LIMIT = 1 << 60  # cgroup v1 writes the largest number of pages there is
+_NO_LIMIT = 1 << 60  # bytes; cgroup v1 writes a larger number for no limit
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The kernel's count of processes of this container that were killed for memory. kills: since a start. peak, limit: bytes, 0 where the
-    kernel does not say. counted: False where the kernel counts nothing. seen: (time of a look, kills until then), oldest first; kills after
-    the last look are missing."""
+    """The kernel's count of out-of-memory kills in this container.
+
+    kills: number since a start. peak, limit: bytes, 0 if unknown. counted: False if the kernel has no count. seen: (time of a look,
+    kills until then), oldest first; kills after the last look are missing.
+    """
 
     kills: int = 0
     peak: int = 0
@@ -48,7 +50,7 @@ UNKNOWN = Memory(counted=False)
 
 
 class Kills:
-    """Read the kernel's count every LOOK_S seconds: the kernel does not say when it killed."""
+    """Reader of the kernel's count, every LOOK_S seconds: the kernel does not record the times of kills."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -57,8 +59,8 @@ class Kills:
         loop.after(LOOK_S, self._look)
 
     def since(self, wall: Callable[[float], float]) -> Memory:
-        """Return the kills since the start. wall: from seconds of the loop's clock to the times in `seen`."""
-        return replace(look().since(self._before), seen=tuple((wall(seen), kills) for seen, kills in self._seen))
+        """Return the kills since the start. wall: converts seconds of the loop's clock to the times in `seen`."""
+        return replace(look().since(self._before), seen=tuple((wall(at), kills) for at, kills in self._seen))
 
     def _look(self) -> None:
         kills = look().since(self._before).kills
@@ -68,12 +70,12 @@ class Kills:
 
 
 def look(proc: str = "/proc/self/cgroup", root: str = "") -> Memory:
-    """The state of this container's own group. root: folder below which the hierarchies are, for tests."""
+    """Return the counts of this container's own cgroup. root: folder with the hierarchies, for tests."""
     groups = [line.split(":", 2) for line in _read(proc).split("\n") if line.count(":") > 1]
     for controller, folder, events, peak, limit in _PLACES:
-        own = [group.rstrip("/") for _, controllers, group in groups if controller in controllers.split(",")]
+        own_groups = [group.rstrip("/") for _, controllers, group in groups if controller in controllers.split(",")]
         # Inside a container the hierarchy's own folder may already be the container's group.
-        for group in dict.fromkeys((*own[:1], "")):
+        for group in dict.fromkeys((*own_groups[:1], "")):
             place = f"{root}{folder}{group}"
             kills = _count(f"{place}/{events}")
             if kills is not None:
@@ -82,7 +84,7 @@ def look(proc: str = "/proc/self/cgroup", root: str = "") -> Memory:
 
 
 def _count(path: str) -> int | None:
-    """Of a file of counters, the one of processes killed for memory; None where it has none."""
+    """Return the counter of out-of-memory kills in a file of counters, None without one."""
     counters = dict(line.split(" ", 1) for line in _read(path).split("\n") if " " in line)
     kills = counters.get("oom_kill", "")
     return int(kills) if kills.isascii() and kills.isdigit() else None
@@ -102,7 +104,7 @@ def _read(path: str) -> str:
         return ""
 
 
-# Of devices
+# Devices
 
 ANSWER_S = 20.0
 MIB = 1 << 20
@@ -112,7 +114,10 @@ _CAPACITY = r"(?m)^\s*(?:HBM|DDR|Memory) Capacity\(MB\)\s*:\s*([0-9]+)\s*$"
 
 
 def of_devices(kind: str, env: Mapping[str, str], slots: int) -> tuple[int, str]:
-    """Bytes of each device, of the smallest one; and who says so. 0: nobody does. kind: gpu, npu or cpu."""
+    """Return the memory of one device (for gpu, of the smallest one) in bytes, 0 if unknown, and the source of this number.
+
+    kind: gpu, npu or cpu. slots: ranks of this node, which share the memory of a machine without devices.
+    """
     if kind == "gpu":
         lines = _answer(NVIDIA, env).split("\n")
         sizes = [int(line) for line in map(str.strip, lines) if line.isdecimal()]
@@ -121,14 +126,14 @@ def of_devices(kind: str, env: Mapping[str, str], slots: int) -> tuple[int, str]
         sizes = [int(number) for number in re.findall(_CAPACITY, _answer(ASCEND, env)) if int(number)]
         return (max(sizes) * MIB, ASCEND[0]) if sizes else (0, "")
     limit, machine = look().limit, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    whole, who = (limit, "the container's limit") if 0 < limit < machine else (machine, "the machine's memory")
-    return whole // slots, f"{who} for {slots} rank{'' if slots == 1 else 's'}"
+    whole, source = (limit, "the container's limit") if 0 < limit < machine else (machine, "the machine's memory")
+    return whole // slots, f"{source} for {slots} rank{'' if slots == 1 else 's'}"
 
 
 def _answer(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """What a tool prints; "" where there is none, or it does not answer."""
-    import shutil  # most have nothing to ask
-    import subprocess  # noqa: TID251 - a tool that answers at once, before anything is started
+    """Return the output of a tool; "" if it is missing, fails or does not answer in ANSWER_S."""
+    import shutil  # not needed on machines without devices
+    import subprocess  # noqa: TID251 - a short query, before any process is started
 
     program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
     if not program:

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from ranklaunch.redact import redact
 
-LISTENS = "0A"  # a state, as /proc/net/tcp writes it
+LISTENS = "0A"  # state in /proc/net/tcp
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
-MOST_SHOWN = 60  # characters of a command
-PROGRAM_WORDS = 4  # of a command, among which is the program's name where an interpreter runs it
+MOST_SHOWN = 60  # characters of a command in messages
+PROGRAM_WORDS = 4  # first words of a command that may name the program, also behind an interpreter
 
 
 @dataclass(frozen=True)
 class Holder:
-    """uid: of the socket. pid: 0 where its process cannot be seen. command: of that process."""
+    """Owner of a port. uid: user id of the socket. pid: its process, 0 if not visible. command: command line of the process."""
 
     uid: int
     pid: int = 0
@@ -31,13 +31,13 @@ class Holder:
 
     @property
     def may_be_ours(self) -> bool:
-        """Whether it may be an earlier start of this ranklaunch."""
+        """Return True if the owner may be an earlier start of this ranklaunch."""
         named = any("ranklaunch" in os.path.basename(word) for word in self.command[:PROGRAM_WORDS])
         return self.uid == os.getuid() and (named or not self.command)
 
 
 def holder(port: int) -> Holder | None:
-    """None where nothing is known of it."""
+    """Return the owner of a port, preferring a listening socket; None if nothing is known."""
     sockets = sorted(_sockets(port), key=lambda each: each[0] != LISTENS)
     if not sockets:
         return None
@@ -47,7 +47,7 @@ def holder(port: int) -> Holder | None:
 
 
 def _sockets(port: int) -> Iterator[tuple[str, int, str]]:
-    """Of this network: (state, user id, inode)."""
+    """Yield state, user id and inode of each socket with this port in this network namespace."""
     for path in TABLES:
         with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as lines:
             for line in lines:
@@ -58,13 +58,13 @@ def _sockets(port: int) -> Iterator[tuple[str, int, str]]:
 
 def _owner(inode: str) -> int:
     wanted = f"socket:[{inode}]"
-    with contextlib.suppress(OSError):  # no descriptor is left to look with
+    with contextlib.suppress(OSError):  # no descriptor left
         return next((pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if wanted in _open(pid)), 0)
     return 0
 
 
 def _open(pid: int) -> Iterator[str]:
-    """What its descriptors are; nothing where it has ended, or is another user's."""
+    """Yield the targets of a process's descriptors; none if it has ended, or belongs to another user."""
     with contextlib.suppress(OSError):
         for fd in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
-"""Signals as bytes in a pipe. Handlers do nothing, but for the time of deaths; the one loop reads the pipe.
-Imported and installed before anything else, so that as PID 1, where unhandled signals are ignored, a stop request is kept from the
-first instruction on."""
+"""Signals as bytes in a pipe, which the loop reads. Handlers do nothing else, except noting times of deaths.
+
+Imported and installed before anything else: PID 1 ignores signals without a handler, and no stop request may be lost.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +10,20 @@ import signal
 from collections.abc import Callable, Iterable
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-# They are stop requests too, of whoever has set an alarm or a limit before he started ranklaunch, or takes it for a machine's init: images
-# that are made from one of systemd have SIGRTMIN+3 as their signal to stop. No program saves its work on these.
+# Further stop requests: an alarm or a limit that was set before ranklaunch started, and SIGRTMIN+3, the stop signal of images made from a
+# systemd image. No program saves its work on these.
 HALT = signal.SIGRTMIN + 3
 ALARMS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR, signal.SIGXCPU, HALT)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, *(n for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if n != HALT))
-TOLD = 128 + signal.SIGTERM  # the exit code of a program that ended as it was told to
+TOLD = 128 + signal.SIGTERM  # exit code of a program that ended by a stop request
 OURS = (*STOPPING, *ALARMS, *PASSED_ON, signal.SIGCHLD)
-# Without the names that Python gives to each of the signals that were blocked before, real-time ones by an exception: twice for each rank.
+# pthread_sigmask without its wrapper, which makes an enum of each blocked signal, and an exception for real-time ones, twice for each rank.
 _mask = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)
-_KEPT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, *ALARMS)  # nohup and a shell's `&` ask for it
+_KEPT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, *ALARMS)  # stay ignored if they were: by nohup, or a shell's `&`
 
 
 class Signals:
-    """The signals that ranklaunch acts on. fd is readable when one is pending."""
+    """Signals that ranklaunch handles. fd: readable while one is pending. handled: signals with a handler here."""
 
     def __init__(self) -> None:
         self.handled = tuple(s for s in OURS if not _stays_ignored(s))
@@ -30,16 +31,16 @@ class Signals:
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in self.handled:
             signal.signal(number, _nothing)
-        unblock()  # whoever started us may have blocked what must reach us
+        unblock()  # the parent process may have blocked some
 
     def on_child(self, look: Callable[[], object]) -> None:
-        """Call `look` in the handler of SIGCHLD, between two instructions of Python, before the loop reads the pipe."""
+        """Call `look` in the handler of SIGCHLD: between two instructions of Python, before the loop reads the pipe."""
         signal.signal(signal.SIGCHLD, lambda number, frame: look())
 
     def after_fork(self) -> None:
-        """In a child that goes on as ranklaunch, and will be in a group of its own: a pipe of its own. Call with signals blocked."""
+        """Make a new pipe, in a child that goes on as ranklaunch in a process group of its own. Call with signals blocked."""
         if signal.getsignal(signal.SIGTTOU) is signal.SIG_DFL:
-            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else a terminal with `stty tostop` stops it at its first line
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a terminal with `stty tostop` would stop this process at its first line
             self.handled = (*self.handled, signal.SIGTTOU)
         os.close(self.fd)
         os.close(self._write)
@@ -47,25 +48,25 @@ class Signals:
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def take(self) -> list[int]:
-        """Pending signals in order of arrival, each once, as the kernel keeps them."""
+        """Return the pending signals in order of arrival, each once."""
         try:
             return list(dict.fromkeys(os.read(self.fd, 65536)))
         except BlockingIOError:
             return []
 
     def keep(self, numbers: Iterable[int]) -> None:
-        """Signals for who takes them next."""
+        """Put signals back, for the next take()."""
         os.write(self._write, bytes(numbers))
 
     def to_default(self) -> None:
-        """In a child that is about to become another program: as if ranklaunch had never been there. Call with signals blocked."""
+        """Reset all handlers, in a child that is about to execute another program. Call with signals blocked."""
         signal.set_wakeup_fd(-1)
         for number in (*self.handled, signal.SIGPIPE, signal.SIGXFSZ):  # Python itself ignores the last two
             signal.signal(number, signal.SIG_DFL)
 
 
 def block() -> None:
-    """Those that have handlers."""
+    """Block the signals that have handlers."""
     _mask(signal.SIG_BLOCK, OURS)
 
 
@@ -74,12 +75,12 @@ def unblock() -> None:
 
 
 def signal_of(status: int) -> int:
-    """The signal that killed a process with this wait status, 0 when none did."""
+    """Return the signal that killed a process with this wait status, 0 for none."""
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
 def code_of(status: int) -> int:
-    """Exit code as a shell gives it: 128+N after signal N."""
+    """Return the exit code as a shell gives it: 128+N after signal N."""
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
@@ -95,4 +96,4 @@ def _stays_ignored(number: int) -> bool:
 
 
 def _nothing(number: int, frame: object) -> None:
-    """Python needs a handler for the wakeup pipe to be written."""
+    """Do nothing. Python writes to the wakeup pipe only for signals with a handler."""

@@ -1,4 +1,4 @@
-"""A connected socket on the loop: bytes go out without ever blocking, bytes come in as they arrive, and the end is reported once."""
+"""Connected socket on the loop: sending never blocks, received bytes are passed on as they arrive, the end is reported once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from collections.abc import Callable
 from ranklaunch.system.loop import Loop
 
 READ = 64 * 1024
-MOST_QUEUED = 1024 * 1024  # bytes kept for a reader that takes nothing
+MOST_QUEUED = 1024 * 1024  # bytes queued for a peer that does not read
 
 
 class Stream:
     """Connection.
 
-    on_data: called with each piece. on_end: called once when the connection is over, with the error as its cause, or None
-    if the other side or finish() closed the connection; not called after close(). most: bytes waiting for the other side,
-    at most; 0: MOST_QUEUED.
+    on_data: called with each received piece. on_end: called once when the connection has ended, with the error, or None if the
+    other side or finish() closed it; not called after close(). most: limit of bytes queued for the other side; 0 for MOST_QUEUED.
     """
 
     def __init__(
@@ -36,8 +35,8 @@ class Stream:
         self._on_data = on_data
         self._on_end = on_end
         self._queue = bytearray()
-        self._waiting = False  # for the socket to take more
-        self._why: OSError | None = None  # it is over, where that is known before all has been read
+        self._waiting = False  # True while the socket takes no more bytes
+        self._why: OSError | None = None  # error of a failed send, kept until all received bytes are read
         sock.setblocking(False)
         loop.on_readable(sock.fileno(), self._read)
 
@@ -52,7 +51,7 @@ class Stream:
         if not self._waiting:
             self._write()
         if len(self._queue) > self._most:
-            self._end(OSError(errno.ENOBUFS, f"it does not take what is sent: {len(self._queue)} bytes wait for it"))
+            self._end(OSError(errno.ENOBUFS, f"it does not read from its connection: {len(self._queue)} bytes wait for it"))
 
     def finish(self) -> None:
         """Close the connection as soon as everything has been sent."""
@@ -86,9 +85,9 @@ class Stream:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
-            # What the other side said before it went is still to be read, and may say why.
+            # The last bytes from the other side are read first: they may contain the reason.
             self._queue.clear()
-            self._why = self._why or error  # the socket says it once
+            self._why = self._why or error  # the socket reports an error only once
             self._loop.after(0, self._read_rest)
             return
         if self._is_finishing and not self._queue:
@@ -116,8 +115,8 @@ class Stream:
 
 
 def keep_alive(sock: socket.socket, lost_after_s: float) -> None:
-    """Let the kernel find out if the other host is gone. The kernel there answers for a stopped process, or one waiting for a
-    dead file system: only a lost host counts as gone."""
+    """Let the kernel detect a lost host, after lost_after_s. The other kernel also answers for a stopped process, or one that waits
+    for a dead file system: such a process does not count as lost."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     step = max(1, int(lost_after_s / 4))
@@ -131,5 +130,5 @@ def keep_alive(sock: socket.socket, lost_after_s: float) -> None:
     ):
         try:
             sock.setsockopt(level, getattr(socket, name), value)
-        except (AttributeError, OSError):  # a sandbox that lacks one: the process's own words are watched too
+        except (AttributeError, OSError):  # missing in some sandboxes; heartbeats of the process are watched too
             pass

@@ -1,6 +1,6 @@
-"""The process tree, read from /proc, and who in it hears a signal.
+"""Process tree, read from /proc, with the processes in it that catch a signal.
 
-Processes are known by pid and start time, so a reused pid is never signalled.
+A process is identified by pid and start time, so a reused pid is never signalled.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from typing import NamedTuple
 
 NAME_BYTES = 15
 SHELLS = ("sh", "bash", "dash")
-HOST = "pid:[4026531836]"  # the machine's own processes, as the kernel numbers that namespace
-LONGEST_START_S = 3600.0
+HOST = "pid:[4026531836]"  # the kernel's name of the machine's own pid namespace
+LONGEST_START_S = 3600.0  # an older container ran before for another purpose
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-# Children, by pid, that a part of this process wants to know the wait status of, and that status once another part has fetched it: as the
-# reaper of orphans ranklaunch fetches whatever has ended. Each leads a process group, and whoever has started it ends it: nothing in that
-# group belongs to the job, so no look at what lives below this process shows it.
+# Children with an owner in this process that waits for their wait status, by pid. The value is the status, once the reaper of orphans has
+# reaped the child. Each leads a process group that its owner ends. No process of this group belongs to the job, and no look at processes
+# below this one shows them.
 wanted: dict[int, int | None] = {}
 
 
-FORSAKEN = -1  # in its place: whoever has started it does not wait for it any more
+FORSAKEN = -1  # value in `wanted` for a child whose owner does not wait any more
 
 
-# What this process has started for itself last: no rank has.
+# The last processes that ranklaunch has started for itself: no ranks, and not started by ranks.
 helpers: deque[Identity] = deque(maxlen=64)
 
 
-# Those that may not be signalled, having become another user's, as sudo does; each as people call it.
+# Processes that may not be signalled, as they have become another user's (by sudo), each with a description.
 refused: dict[Identity, str] = {}
 
 
 class Identity(NamedTuple):
-    """A process.
+    """Identity of a process.
 
     start: clock ticks since boot at its start; with the pid, a unique name of the process.
     """
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
 
 
 def read(path: str, most: int = 4096) -> bytes:
-    """Return a file of /proc, b"" for a process that is gone or may not be looked at."""
+    """Return the content of a file in /proc, b"" for an ended process, or if access is denied."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -84,11 +84,11 @@ def read(path: str, most: int = 4096) -> bytes:
 
 
 def entry(pid: int) -> Entry | None:
-    """Return the state of a process from /proc, None for a process that is gone."""
+    """Return the state of a process from /proc, None for an ended process."""
     text = read(f"/proc/{pid}/stat")
     if not text:
         return None
-    end = text.rindex(b")")  # the name before it may hold anything
+    end = text.rindex(b")")  # the name before may contain any characters
     fields = text[end + 2 :].split()
     name = text[text.index(b"(") + 1 : end].decode(errors="replace")
     return Entry(
@@ -106,7 +106,7 @@ def entry(pid: int) -> Entry | None:
 def container_s() -> float | None:
     """Return the seconds since the start of this container.
 
-    None outside a container, and in one that ran before, for something else, when ranklaunch came.
+    None outside a container, and in a container that ran for another purpose before ranklaunch started.
     """
     try:
         if os.readlink("/proc/self/ns/pid") == HOST:
@@ -123,7 +123,7 @@ def container_s() -> float | None:
 
 
 def wait_status(process: Identity) -> int | None:
-    """Return the wait status of a zombie; None if it is reaped already or not visible to us."""
+    """Return the wait status of a zombie; None for a process that was reaped already, or is not visible."""
     current = entry(process.pid)
     return current.status if current and current.state == "Z" and current.start == process.start else None
 
@@ -134,17 +134,14 @@ def identify(pid: int) -> Identity:
 
 
 def is_dead(child: int) -> bool:
-    """Return True for a child of this process that is a zombie.
-
-    Raises ChildProcessError once it is reaped.
-    """
+    """Return True if a child of this process is a zombie. Raises ChildProcessError once it was reaped."""
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def has_children() -> bool:
     """Return True if this process has any child of the job, dead or alive.
 
-    This process is the subreaper: all processes below it hang from a child.
+    This process is the subreaper, so without a child there is no process below it.
     """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -175,10 +172,9 @@ def names_below(root: int) -> list[str]:
 
 
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
-    """Return the living processes below root, no carriers, with only carriers above them.
+    """Return the living processes below root that are not carriers, but have only carriers above them.
 
-    A shell counts as a carrier only below a session of sshd: elsewhere it is a rank that is a
-    script.
+    A shell counts as a carrier only below a session of sshd; elsewhere a shell is a rank that is a script.
     """
     below = by_parent()
     names = {carrier[:NAME_BYTES] for carrier in carriers}
@@ -195,13 +191,13 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
 
 
 def command(pid: int) -> list[str]:
-    """Return the words of a process, none for a process that is gone."""
+    """Return the command line of a process as words (the last one is empty), [] for an ended process."""
     text = read(f"/proc/{pid}/cmdline")
     return [word.decode(errors="replace") for word in text.split(b"\0")] if text else []
 
 
 def state(process: Identity) -> str:
-    """Return the state letter of /proc: T after SIGSTOP; X also for a process that is gone."""
+    """Return the state letter in /proc: T after SIGSTOP; X also for an ended process."""
     current = entry(process.pid)
     return current.state if current and current.start == process.start else "X"
 
@@ -226,7 +222,7 @@ def sees_itself() -> bool:
 
 
 def by_parent() -> dict[int, list[tuple[int, Entry]]]:
-    """Return all processes, zombies too, by pid of the parent; of own children the job's."""
+    """Return all processes, with zombies, by pid of the parent; of this process's own children, only those of the job."""
     below: dict[int, list[tuple[int, Entry]]] = {}
     for name in os.listdir("/proc") if sees_itself() else ():
         if name.isdigit():
@@ -240,7 +236,7 @@ def by_parent() -> dict[int, list[tuple[int, Entry]]]:
 
 
 def _group(pid: int) -> int:
-    """Return the process group. Before a fork has made its own, its pid stands for it."""
+    """Return the process group of a process. For a child in `wanted` it is its pid, even before the child has made the group."""
     try:
         return pid if pid in wanted else os.getpgid(pid)
     except OSError:
@@ -248,10 +244,7 @@ def _group(pid: int) -> int:
 
 
 def forsake(pid: int, seconds: float = 0.0) -> int | None:
-    """Return the wait status of a killed child in `wanted`, None if there is none in `seconds`.
-
-    The status is dropped if it comes later.
-    """
+    """Return the wait status of a killed child in `wanted`, None without one within `seconds`. A later status is dropped."""
     until = time.monotonic() + seconds
     status = wanted.pop(pid)
     while status in (None, FORSAKEN):
@@ -266,7 +259,7 @@ def forsake(pid: int, seconds: float = 0.0) -> int | None:
 
 
 def fetched(pid: int, status: int) -> bool:
-    """Keep the wait status of a child that has ended. Return False if nobody wants it."""
+    """Keep the wait status of an ended child if the child is in `wanted`, else return False."""
     known = pid in wanted
     if known and wanted[pid] == FORSAKEN:
         del wanted[pid]
@@ -276,7 +269,7 @@ def fetched(pid: int, status: int) -> bool:
 
 
 def send(target: Identity, number: int) -> bool:
-    """Send a signal to this process and to no later one with its pid. Return False if it is gone or may not be signalled."""
+    """Send a signal to this process, and never to a later one with its pid. Return False if it has ended, or may not be signalled."""
     if not hasattr(os, "pidfd_open"):
         return _checked_kill(target, number)
     try:
@@ -286,11 +279,11 @@ def send(target: Identity, number: int) -> bool:
     except OSError:  # a kernel before 5.3, or a sandbox without the call
         return _checked_kill(target, number)
     try:
-        current = entry(target.pid)  # read after the open: from here on the fd means this very process
+        current = entry(target.pid)  # read after the open: the fd refers to this process from here on
         if not current or current.start != target.start:
             return False
         signal.pidfd_send_signal(fd, number)
-    except PermissionError:  # or a sandbox without the call
+    except PermissionError:  # also in a sandbox without the call
         return _checked_kill(target, number)
     except OSError:
         return False
@@ -310,28 +303,25 @@ def _checked_kill(target: Identity, number: int) -> bool:
 
 
 def send_to_child(child: Identity, number: int) -> bool:
-    """Signal an own child, not reaped yet, whose pid cannot be reused.
-
-    Return False if it refuses.
-    """
+    """Signal a child of this process that was not reaped, so that its pid cannot be reused. Return False if that is not allowed."""
     try:
         os.kill(child.pid, number)
     except PermissionError:
         match = re.search(rb"^Uid:\s*(\d+)", read(f"/proc/{child.pid}/status", 16384), re.MULTILINE)
-        name = entry(child.pid)
-        refused[child] = f"process {child.pid} ({name.name if name else '?'}) of user {int(match[1]) if match else '?'}"
+        process = entry(child.pid)
+        refused[child] = f"process {child.pid} ({process.name if process else '?'}) of user {int(match[1]) if match else '?'}"
         return False
     refused.pop(child, None)
     return True
 
 
 def become_subreaper() -> bool:
-    """Orphans of this process's descendants become its children, as they do for PID 1 anyway."""
+    """Adopt orphans of this process's descendants, as PID 1 does anyway. Return False if the kernel cannot do this."""
     return os.getpid() == 1 or _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """In a child between fork and exec: ask for SIGKILL when ranklaunch dies."""
+    """Ask the kernel for SIGKILL at the death of the parent. Called in a child between fork and exec."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -344,37 +334,37 @@ def libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-# Who hears a signal, by what the kernel says: signals that a process catches, blocks, ignores or waits for (/proc/PID/status, wchan)
+# Processes that catch a signal, by the kernel: signals that a process catches, blocks, ignores or waits for (/proc/PID/status, wchan)
 
-RUNS_SCRIPTS = ("sh", "bash", "dash", "ash", "busybox", "ksh", "ksh93", "mksh", "zsh")  # as their files are called
-_SIGTIMEDWAIT = {"x86_64": b"128", "aarch64": b"137"}  # number of the call
+RUNS_SCRIPTS = ("sh", "bash", "dash", "ash", "busybox", "ksh", "ksh93", "mksh", "zsh")  # names of their executables
+_SIGTIMEDWAIT = {"x86_64": b"128", "aarch64": b"137"}  # number of the system call
 
 
 class Hearing:
     """Processes with a handler for a signal, or waiting for one, at the time of one look.
 
-    through_all: look below every process without a handler; else below shells alone, because shells
-    would die of the signal and leave their children. told: processes known to have caught the signal.
-    They count as long as they live: like timeout, they may pass the signal on and then ignore the
-    signal.
+    through_all: True to look below every process without a handler; else only below shells, because
+    shells would die of the signal and leave their children. signalled: processes that caught the signal
+    before. They count as long as they live: some, such as timeout, pass the signal on and ignore the
+    next one.
     """
 
-    def __init__(self, number: int, through_all: bool = False, told: Collection[Identity] = ()) -> None:
-        self._number, self._told = number, told
+    def __init__(self, number: int, through_all: bool = False, signalled: Collection[Identity] = ()) -> None:
+        self._number, self._signalled = number, signalled
         self._through_all = through_all
         self._below: dict[int, list[tuple[int, Entry]]] | None = None
 
     def of(self, root: Identity) -> list[Identity]:
-        """Return the first such process on each way down from root, root included."""
+        """Return the first process with a handler on each path down from root, which may be root itself."""
         result: list[Identity] = []
-        left = [root]
-        while left:
-            process = left.pop()
+        to_check = [root]
+        while to_check:
+            process = to_check.pop()
             shell = is_shell(process.pid)
-            if process in self._told or self._heard_by(process.pid, shell):
+            if process in self._signalled or self._heard_by(process.pid, shell):
                 result.append(process)
             elif shell or self._through_all:
-                left += self.children(process.pid)
+                to_check += self.children(process.pid)
         return result
 
     def children(self, pid: int) -> list[Identity]:
@@ -389,9 +379,9 @@ class Hearing:
     def _heard_by(self, pid: int, shell: bool) -> bool:
         """Return True if a process catches the signal.
 
-        A shell waiting for a program catches SIGINT, to see whether the program dies of the signal; with an
-        exit trap a shell dies of all signals with a handler. Shells block signals only while starting a
-        program.
+        Handlers of a shell do not count in two cases: for SIGINT, which a shell catches while it waits for a
+        program, and with an exit trap, for which a shell catches all signals, to die of them. Shells block
+        signals only while starting a program.
         """
         caught, blocked, _ = _dispositions(pid)
         if shell:
@@ -400,16 +390,13 @@ class Hearing:
 
 
 def is_pending(pid: int, number: int) -> bool:
-    """Return True if a process has been sent a signal and has not taken it yet."""
+    """Return True if a signal was sent to a process, and is not delivered yet."""
     text = read(f"/proc/{pid}/status", 16384)
     return any(_has(int(mask, 16), number) for mask in re.findall(rb"^(?:Sig|Shd)Pnd:\s*([0-9a-f]+)", text, re.MULTILINE))
 
 
 def catches(pid: int, number: int) -> bool:
-    """Return True if a process has a handler for a signal.
-
-    A process without one is never sent it.
-    """
+    """Return True if a process has a handler for a signal."""
     return _has(_dispositions(pid)[0], number)
 
 
@@ -430,10 +417,10 @@ def _dispositions(pid: int) -> list[int]:
 
 
 def _waits_for_signals(pid: int) -> bool:
-    """Return True for a process in sigwait. The awaited signals do not count as blocked then.
+    """Return True for a process in sigwait; /proc does not show the awaited signals as blocked then.
 
-    On a busy kernel the wait channel is unknown for a moment after a process has gone to sleep; its
-    system call is not.
+    On a busy kernel the wait channel is unknown for a moment after a process has gone to sleep, but its
+    system call is known.
     """
     place = read(f"/proc/{pid}/wchan")
     return b"sigtimedwait" in place or (
@@ -442,21 +429,21 @@ def _waits_for_signals(pid: int) -> bool:
 
 
 def is_shell(pid: int) -> bool:
-    """Return True for a shell, by its executable: a script is called after its own file."""
+    """Return True for a shell, by its executable: a script has the name of its own file."""
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in RUNS_SCRIPTS
     except OSError:
         return False
 
 
-# Who hears a signal behind a wrapper that is no shell, such as /usr/bin/time and scripts that call subprocess. A stop request would end
-# the wrapper alone. If the launcher would then end everything, or the wrapper has to outlast its program, the program is signalled in the
-# wrapper's place.
+# Processes that catch a signal behind a wrapper other than a shell, such as /usr/bin/time and scripts that call subprocess. A stop request
+# would end only the wrapper. If the launcher would then end everything, or the wrapper must outlast its program, the program is signalled
+# instead.
 
 OUTPUTS = "1", "2"
 OTHER_ENDS = "/dev/ptmx", "/dev/pts/ptmx"  # of terminals
 LOOKS, BETWEEN_LOOKS_S = 5, 0.002
-# Words of a process, joined by NUL: interpreter and options, -c or -m, and a module of multiprocessing or joblib; or a frozen program.
+# Command line, joined by NUL: interpreter and options, -c or -m, and a module of multiprocessing or joblib; or a frozen program.
 _WORKER = (
     r"[^\0]*\0(?:--multiprocessing-fork(?:\0|$)"
     r"|(?:-[XW]\0[^\0]*\0|-(?![cmXW]\0)[^\0]*\0)*-[cm]\0"
@@ -468,27 +455,29 @@ _WORKER = (
 def heard_behind(rank: Identity, hearing: Hearing) -> list[Identity]:
     """Return the processes that catch a signal below a rank, through wrappers and shells."""
     result: list[Identity] = []
-    left = _inside(rank, hearing)
-    while left:
-        process = left.pop()
-        hear = hearing.of(process)
-        result += hear
-        left += [] if hear else _inside(process, hearing)
+    to_check = _inside(rank, hearing)
+    while to_check:
+        process = to_check.pop()
+        with_handler = hearing.of(process)
+        result += with_handler
+        to_check += [] if with_handler else _inside(process, hearing)
     return result
 
 
 def is_to_outlast(rank: Identity, behind: list[Identity], number: int) -> bool:
-    """Return True if the program behind a wrapper is signalled in the wrapper's place.
+    """Return True if the program behind a wrapper must be signalled instead of the wrapper.
 
-    Either a wrapper reads the output of its program, as `conda run` does, and the program would die
-    of its next line; or the first wrapper ignores the signal.
+    Either a wrapper reads the output of its program, as `conda run` does: after its end, the program would
+    die of the next line. Or the first wrapper ignores the signal.
     """
     return bool(behind) and (ignores(rank.pid, number) or any(_is_read(process, rank) for process in behind))
 
 
 def _is_read(process: Identity, rank: Identity) -> bool:
-    """Return True if a process between this one and the rank reads its output, by a pipe or a terminal. True for any socket: the two ends
-    of one have no name in common."""
+    """Return True if a process between this one and the rank reads its output, by a pipe or a terminal.
+
+    True for any socket: the names of its two ends cannot be compared.
+    """
     out = [path for fd, path, _ in _opened(process.pid) if fd in OUTPUTS]
     if any(path.startswith("socket:") for path in out):
         return True
@@ -503,9 +492,9 @@ def _is_read(process: Identity, rank: Identity) -> bool:
 
 
 def _opened(pid: int) -> list[tuple[str, str, bool]]:
-    """Return the descriptors of a process, their paths, and if each can be read."""
+    """Return the descriptors of a process, each with its path, and True if it is open for reading."""
     folder, result = f"/proc/{pid}/fd", []
-    with contextlib.suppress(OSError):  # it has ended, or is another user's
+    with contextlib.suppress(OSError):  # ended, or another user's process
         for fd in os.listdir(folder):
             with contextlib.suppress(OSError):
                 result.append((fd, os.readlink(f"{folder}/{fd}"), bool(os.lstat(f"{folder}/{fd}").st_mode & stat.S_IRUSR)))
@@ -513,10 +502,10 @@ def _opened(pid: int) -> list[tuple[str, str, bool]]:
 
 
 def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
-    """Return all children of a shell, else the program behind a wrapper.
+    """Return all children of a shell, or the program behind a wrapper; [] for another process.
 
-    The program is the only child, another program, of a parent that only waits. Workers forked by a rank are neither; the
-    child of a computing process is a helper.
+    A wrapper only waits, and its only child runs another program. This excludes workers that a rank forked, and the helper of a
+    computing process.
     """
     children = hearing.children(process.pid)
     if is_shell(process.pid):
@@ -527,10 +516,7 @@ def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
 
 
 def _waits(process: Identity) -> bool:
-    """Return True if a process waits.
-
-    It is looked at several times: it may pass on output of its program.
-    """
+    """Return True if a process waits at one of several looks: it may also be passing on output of its program."""
     for _ in range(LOOKS):
         if state(process) != "R":
             return True

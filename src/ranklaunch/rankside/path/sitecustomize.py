@@ -1,7 +1,7 @@
-"""Start of the recording of this Python process, then of the sitecustomize shadowed by this file.
+"""Start the recording of this Python process, then run the sitecustomize that this file shadows.
 
-Every Python interpreter imports this file at its start, because ranklaunch puts this folder at the front of PYTHONPATH
-for ranks. So the file imports nothing of ranklaunch, fails silently, and keeps to syntax valid in Python 2.7.
+Every Python interpreter of a rank imports this file at its start, because ranklaunch puts this folder at the front of
+PYTHONPATH. So the file imports nothing of ranklaunch, fails silently, and uses only syntax that is valid in Python 2.7.
 """
 
 import os
@@ -15,12 +15,12 @@ def _record():
             import ranklaunch_rankside
 
             ranklaunch_rankside.start()
-        except Exception:  # no fault of ours may disturb the user's program
+        except Exception:  # an error here must not disturb the user's program
             pass
 
 
 def _run_shadowed():
-    """Import the sitecustomize that Python would have found without this folder. Its exceptions are reported by Python as usual."""
+    """Import the sitecustomize that Python would find without this folder. Python reports its exceptions as usual."""
     own = os.path.dirname(os.path.abspath(__file__))
     search = [folder for folder in folders if os.path.abspath(folder or ".") != own]
     if sys.version_info < (3, 5):
@@ -32,7 +32,7 @@ def _run_shadowed():
             return
         imp.load_module("sitecustomize", *shadowed)
         return
-    # importlib itself is not imported: these two modules are part of every interpreter.
+    # These two modules are part of every interpreter; importlib would have to be imported.
     import _frozen_importlib
     import _frozen_importlib_external
 

@@ -1,1 +1,1 @@
-"""Waiting for what must be there before launch."""
+"""Waits for files, hosts and services before the launch."""

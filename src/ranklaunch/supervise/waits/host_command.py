@@ -1,5 +1,5 @@
-"""Output of a user's command, needed before a plan can be made. The command has a deadline, and a stop
-request ends it."""
+"""Output of a user's command that is needed before a plan can be made. The command has a deadline, and a
+stop request ends it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from ranklaunch.system.signals import STOPPING, Signals, code_of
 
 PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0
-LOOK_S = 0.2  # between two looks whether it has ended, where nothing else tells
-SOON_S = 0.005
+LOOK_S = 0.2  # between two checks for the end of the command, if its pipe stays open
+SOON_S = 0.005  # the same after its pipe was closed
 MOST_BYTES = 16 * 1024 * 1024
 
 
 def ask(
     command: str, what: str, env: Mapping[str, str], timeout_s: float, say: Callable[[str], None], signals: Signals | None = None
 ) -> str | None:
-    """Run a command by a shell, and return its output; None if a stop request came first. The request stays among the signals.
-    what: name of the command in messages. Raises ConfigError on failure, WaitError at the deadline."""
+    """Run a command in a shell, and return its output; None if a stop request came first. `signals` keeps the request.
+
+    what: name of the command in messages. Raises ConfigError on failure, WaitError at the deadline.
+    """
     taken: list[int] = []
     try:
         child, readable = forked(partial(_become, command, env, signals))
@@ -40,7 +42,7 @@ def ask(
         os.close(readable)
         if not tree.is_dead(child):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)  # not reaped yet, so the number is still its own
+                os.killpg(child, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         status = os.waitpid(child, 0)[1]
         if signals:
             signals.keep(number for number in taken if number != signal.SIGCHLD)
@@ -51,7 +53,7 @@ def ask(
 
 
 def _become(command: str, env: Mapping[str, str], signals: Signals | None, writable: int) -> NoReturn:
-    """Become the command, in the child, as a session of its own that can be ended as a whole."""
+    """Execute the command in the child, in a new session that can be killed as a whole."""
     try:
         os.setsid()
         tree.die_with_parent()
@@ -60,7 +62,7 @@ def _become(command: str, env: Mapping[str, str], signals: Signals | None, writa
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(writable, 1)
-        os.execvpe("sh", ["sh", "-c", command], dict(env))  # a command of the user is for a shell
+        os.execvpe("sh", ["sh", "-c", command], dict(env))  # users write shell commands
     finally:
         os._exit(127)
 
@@ -68,8 +70,8 @@ def _become(command: str, env: Mapping[str, str], signals: Signals | None, writa
 def _read(
     child: int, fd: int, what: str, timeout_s: float, say: Callable[[str], None], signals: Signals | None, taken: list[int]
 ) -> str | None:
-    """Read the output up to the end of the command, whoever else holds the pipe and however
-    early it is closed. Return None at a stop request. taken: gets the signals that came."""
+    """Read the output up to the end of the command, even if another process holds the pipe, or if the
+    pipe is closed early. Return None at a stop request. taken: gets the signals that came."""
     began, output = time.monotonic(), bytearray()
     progress = began + FIRST_PROGRESS_S
     poll = select.poll()
@@ -94,9 +96,9 @@ def _read(
         if ended and not block:
             return output.decode(errors="surrogateescape")
         if fd in ready and not block:
-            poll.unregister(fd)  # closed: what is left is its end, which is near as a rule
+            poll.unregister(fd)  # closed: only the end of the command is missing, usually within milliseconds
             pause_s = SOON_S
-    msg = f"{what}: it writes more than {MOST_BYTES} bytes"
+    msg = f"{what}: its output exceeds {MOST_BYTES} bytes"
     raise ConfigError(msg)
 
 

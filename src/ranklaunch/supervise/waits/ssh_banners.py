@@ -1,5 +1,5 @@
-"""Wait for SSH servers of other nodes: mpirun needs them before it starts, and tries each only
-once."""
+"""Wait for the SSH servers of other nodes: mpirun tries each only once, so all must answer before
+mpirun starts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ranklaunch.system.loop import Loop, Timer
 
 BANNER = b"SSH-"
 RETRY_S = 0.5
-ANSWER_S = 5.0  # for a connection to be made and the banner to come
-AT_ONCE = 256
+ANSWER_S = 5.0  # for the connection and the banner
+AT_ONCE = 256  # servers asked in parallel
 
 
 class Banners:
-    """Wait until every HOST:PORT has sent the first bytes of an SSH server (RFC 4253, section
-    4.2). All are asked side by side."""
+    """Condition: every HOST:PORT has sent the first bytes of an SSH server (RFC 4253, section
+    4.2). All are asked in parallel."""
 
     def __init__(self, servers: Sequence[str], loop: Loop) -> None:
         self._loop = loop
@@ -63,7 +63,7 @@ class Banners:
             self._loop.on_readable(sock.fileno(), self._read, server, sock)
 
     def _read(self, server: str, sock: socket.socket) -> None:
-        """Read a banner. A connection that was refused is readable too."""
+        """Read a banner. A refused connection is readable too."""
         try:
             data = sock.recv(64)
         except BlockingIOError:
@@ -72,7 +72,7 @@ class Banners:
             self._failed(server, sock, error.strerror or str(error))
             return
         if not data.startswith(BANNER):
-            self._failed(server, sock, "what answers there is not an SSH server" if data else "the connection was closed")
+            self._failed(server, sock, "the server there is not an SSH server" if data else "the connection was closed")
             return
         self._drop(sock)
         self._silent.pop(server, None)
@@ -91,6 +91,6 @@ class Banners:
         self._open.pop(sock).cancel()
         try:
             self._loop.forget(sock.fileno())
-        except KeyError:  # its connection was never waited for
+        except KeyError:  # the connection failed at once, and was never registered
             pass
         sock.close()

@@ -1,4 +1,4 @@
-"""A rank table that the platform makes anew while the nodes meet for another start: each of them sees that at a time of its own."""
+"""Rank table that the platform replaces while the nodes meet for another start. Each node sees the new table at a different time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ LOOK_S = 0.5
 
 
 class Renewed:
-    """plan: by the rank table of a while ago; replan: by the table at the time of the call. tell: report readiness by another plan."""
+    """Watch over a rank table. plan: plan by the table at the start; replan: makes a plan by the current table. tell: reports readiness
+    with a new plan to node 0."""
 
     def __init__(self, plan: Plan, files: Files, loop: Loop, replan: Callable[[], Plan], tell: Callable[[Plan], None]) -> None:
         self._path = files.real(plan.job.rank_table)
@@ -22,11 +23,14 @@ class Renewed:
         self._tell = tell
         self._last = plan
         self._plans = {_digest(plan): plan}
-        self._seen: tuple[int, ...] = ()  # it may have been made anew since the plan was made
+        self._version_seen: tuple[int, ...] = ()  # empty, because the table may have been replaced since the plan was made
         self._timer = loop.after(LOOK_S, self._look)
 
     def plan(self, digest: str) -> Plan:
-        """The one that all nodes start by, be it the last or, where the release was on its way as the last came, one before."""
+        """Return the plan by which all nodes start. digest: digest of the table in node 0's release.
+
+        This is not always the newest plan: a newer table may have come while the release was on its way.
+        """
         return self._plans.get(digest, self._last)
 
     def close(self) -> None:
@@ -35,11 +39,11 @@ class Renewed:
     def _look(self) -> None:
         self._timer = self._loop.after(LOOK_S, self._look)
         version = self._version()
-        if version != self._seen:
-            self._seen = version
+        if version != self._version_seen:
+            self._version_seen = version
             plan = self._replan()
             digest = _digest(plan)
-            if digest not in ("", _digest(self._last)):  # else it is half-written, or of no other content
+            if digest not in ("", _digest(self._last)):  # skips a half-written table, and one with the same content
                 self._last = self._plans[digest] = plan
                 self._tell(plan)
 

@@ -1,6 +1,6 @@
 """Waits before the launch, each with a deadline. At least every 30 s a line names the missing part.
 
-Such a line also shows a platform's hang detector, watching input and output, that the container is alive.
+A platform's hang detector may watch input and output of the container: such a line shows that the container is alive.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ranklaunch.system.loop import Loop, Timer
 
 PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0
-LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: another machine's, on a shared file system
-RETRY_S = 1.0  # between attempts to resolve a name; name servers remember a miss for some seconds
-ASKED_AT_ONCE = 256  # names: as many threads
-NAMED = 5  # of what is missing
-LOOK_ANYHOW_S = 5.0  # at a file that seems unchanged: some file systems tell times in whole seconds
+LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: by another machine, on a shared file system
+RETRY_S = 1.0  # between attempts to resolve a name; name servers cache a miss for some seconds
+ASKED_AT_ONCE = 256  # names resolved in parallel, each in a thread
+NAMED = 5  # missing items that a line names
+LOOK_ANYHOW_S = 5.0  # between looks at a file that seems unchanged: some file systems have times in whole seconds
 
 
 class Condition(Protocol):
@@ -41,20 +41,20 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
     waited. Raises WaitError at the deadline."""
     began = loop.clock()
     timers: dict[str, Timer] = {}
-    subject = wait.kind if wait.kind == "hosts" else f"{wait.kind} {wait.what}"  # what is missing names the hosts
+    subject = wait.kind if wait.kind == "hosts" else f"{wait.kind} {wait.what}"  # missing() names the hosts
 
-    said = ""
+    reported = ""
 
     def progress() -> None:
-        nonlocal said
-        said = condition.missing()
-        if said:
-            say(f"waiting for {subject}: {said} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
+        nonlocal reported
+        reported = condition.missing()
+        if reported:
+            say(f"waiting for {subject}: {reported} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
         timers["progress"] = loop.after(PROGRESS_S, progress)
 
-    def look_again() -> None:  # also what ends a step of the loop, so that the deadline below is seen
+    def look_again() -> None:  # also ends a step of the loop, so that the deadline is checked
         timers["look"] = loop.after(LOOK_AGAIN_S, look_again)
-        if said and condition.missing() not in ("", said):  # something has moved: worth a line of its own
+        if reported and condition.missing() not in ("", reported):  # a change deserves a new line
             timers["progress"].cancel()
             progress()
 
@@ -76,9 +76,11 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
 
 
 class Planned:
-    """Wait for a file of the plan, for example a rank table. When the file changes, the plan is
-    made anew, and the new plan says what is still missing: so a table is judged in one place.
-    plan: the one that lacks nothing."""
+    """Condition: a file of the plan is complete, for example a rank table.
+
+    When the file changes, the plan is made anew, and the waits of the new plan name the missing part: so only planning
+    judges a table. plan: the newest plan, None before a change.
+    """
 
     def __init__(self, wait: Wait, files: Files, loop: Loop, replan: Callable[[], Plan]) -> None:
         self.plan: Plan | None = None
@@ -86,23 +88,23 @@ class Planned:
         self._path = wait.what
         self._files = files
         self._replan = replan
-        self._seen: tuple[int, ...] = ()
+        self._version_seen: tuple[int, ...] = ()
         self._missing = wait.seen or "not there yet"
         self._loop = loop
-        self._inotify = Inotify()  # ends a step of the loop as soon as the folder changes; missing() is then asked again
+        self._inotify = Inotify()  # a change of the folder ends a step of the loop; missing() is then called again
         if self._inotify.fd >= 0:
             self._inotify.watch(os.path.dirname(files.real(wait.what)))
             loop.on_readable(self._inotify.fd, self._inotify.changed)
 
     def missing(self) -> str:
         version = self._version()
-        if version != self._seen:
-            self._seen = version
+        if version != self._version_seen:
+            self._version_seen = version
             self.plan = self._replan()
-            left = next((wait for wait in self.plan.waits if wait.kind == self._wait.kind), None)
-            self._path = left.what if left else self._path  # another file of a folder may have come, or gone
+            remaining = next((wait for wait in self.plan.waits if wait.kind == self._wait.kind), None)
+            self._path = remaining.what if remaining else self._path  # another file of a folder may have appeared or gone
             now = f"now {self._path}: " if self._path != self._wait.what else ""
-            self._missing = f"{now}{left.seen}" if left else ""
+            self._missing = f"{now}{remaining.seen}" if remaining else ""
         return self._missing
 
     def close(self) -> None:
@@ -111,7 +113,7 @@ class Planned:
         self._inotify.close()
 
     def _version(self) -> tuple[int, ...]:
-        """Return the version of the file and of its folder: another file there may replace it."""
+        """Return the version of the file and of its folder: another file may replace this one."""
         path = self._files.real(self._path)
         return (*_status(path), *_status(os.path.dirname(path)), int(self._loop.clock() // LOOK_ANYHOW_S))
 
@@ -125,8 +127,8 @@ def _status(path: str) -> tuple[int, ...]:
 
 
 class HostsResolve:
-    """Wait for host names to resolve. addresses: by name, an IPv4 address as this process sees
-    it."""
+    """Condition: all host names resolve. addresses: IPv4 address of each name, as resolved on this
+    node."""
 
     def __init__(self, names: list[str], loop: Loop) -> None:
         self.addresses = {name: name for name in names if lookup.numeric(name)}
@@ -162,7 +164,7 @@ class HostsResolve:
 
 
 def some(missing: Mapping[str, str]) -> str:
-    """Return the first few names with their reasons, and the number of the others. Cheap for
-    thousands, as it is called whenever one comes."""
+    """Return the first NAMED names with their reasons, and the number of the rest. Cheap for
+    thousands of names: called again after each answer."""
     named = ", ".join(f"{name} ({why})" for name, why in itertools.islice(missing.items(), NAMED))
     return f"{named} and {len(missing) - NAMED} more" if len(missing) > NAMED else named

@@ -1,41 +1,42 @@
 """Recording inside a rank: its start, uncaught exceptions, the exit code of a launcher, and its stacks on request.
 
 The user's interpreter imports this package at its start (sitecustomize.py beside the package). So the package imports nothing of
-ranklaunch, runs on Python 3.7 and newer, prints nothing, and changes no exit code. This module holds the part loaded at every start.
-Parts for a few processes are imported on demand: `heads` (rank and launcher records) and `records` (content and writing of files).
+ranklaunch, runs on Python 3.7 and newer, prints nothing, and changes no exit code. This module is loaded at every start. Parts that
+only some processes need are imported on demand: `heads` (rank and launcher records) and `records` (content and writing of files).
 
-How an uncaught exception is seen when Python handles it, before any hook or atexit handler of the user's:
+An uncaught exception is recorded when Python handles it, before any hook or atexit handler of the user:
 
-- Main thread: Python calls the object in `sys.__dict__["excepthook"]`. Our function stands there. The module `sys` gets a class with a
-  property `excepthook` for the user's hook, and our function calls the hook. An audit hook on "sys.excepthook" would see
-  the same, but makes `id()` three times as expensive (docs/adr/0021-rank-records.md).
-- Threads: the same for the module `threading` (3.8 and newer). On 3.7, `threading._format_exc` is called for uncaught exceptions alone.
-- multiprocessing children: `BaseProcess._bootstrap` catches the exception and prints the traceback by `traceback.print_exc`.
-- Exit of a launcher: there, and only there, `sys.exit` raises a subclass of SystemExit. The interpreter reads its attribute `code`
-  once, at the exit. In other processes `sys.exit` stays unchanged: programs compare the type, and print the traceback.
+- Main thread: Python calls the object in `sys.__dict__["excepthook"]`, which is our function. The module `sys` gets a class with a
+  property `excepthook` for the user's hook, and our function calls this hook. An audit hook on "sys.excepthook" would work
+  too, but makes `id()` three times as expensive (docs/adr/0021-rank-records.md).
+- Threads: the same for the module `threading` (3.8 and newer). On 3.7, `threading._format_exc` is only called for uncaught exceptions.
+- multiprocessing children: `BaseProcess._bootstrap` catches the exception, and prints the traceback by `traceback.print_exc`.
+- Exit of a launcher: `sys.exit` raises a subclass of SystemExit, whose attribute `code` the interpreter reads once, at the exit. In other
+  processes `sys.exit` is unchanged: programs compare the type, and print the traceback.
 
-Code of this module has NAME for a file name, to keep coverage and tracebacks of the user free of our files.
+The file name of this module's code is NAME, to keep our files out of the user's coverage and tracebacks.
 """
 
 import os
 import sys
 from types import ModuleType
 
-FOLDER = "RANKLAUNCH_RECORDS_DIR"  # where records go; no variable: no records
-HEAD, PROGRAM = "RANKLAUNCH_RANK_HEAD", "program"  # at first: the program is one rank of its node, also without a rank's variables
+FOLDER = "RANKLAUNCH_RECORDS_DIR"  # folder of the records; without this variable nothing is recorded
+HEAD, PROGRAM = "RANKLAUNCH_RANK_HEAD", "program"  # "program": the program is a rank, even without a rank number in its variables
 STACKS = "RANKLAUNCH_STACKS"  # off: no handler for stacks
-STACKS_FILE = "ranklaunch-stacks"  # name of the file in memory, by which ranklaunch finds it among the descriptors
+STACKS_FILE = "ranklaunch-stacks"  # name of the memfd, by which ranklaunch finds it among the descriptors
 SIGNAL = 59  # a real-time signal that no library is known to use
 
 NAME = "<ranklaunch_rankside>"
 
 folder = ""
-launcher = ""  # name of the launcher that this process is
-_stacks = []  # the descriptor
+launcher = ""  # name of the launcher, if this process is one
+_stacks = []  # descriptor of the memfd
 _started = []
 
 
 def start():
+    """Start the recording of this process. A second call does nothing."""
     global folder
     if _started:
         return
@@ -49,13 +50,13 @@ def start():
     for step in (*steps, _watch_imports):
         try:
             step()
-        except Exception:  # the others may do all the same
+        except Exception:  # the other steps may still succeed
             pass
 
 
 def rename(members):
-    """Give NAME as file name to the code of all functions among the members of this module, and of their classes. The other modules run
-    at the start and at an uncaught exception only."""
+    """Set NAME as file name in the code of all functions and methods of this module. Code of the other modules runs only at the start
+    and after an uncaught exception, so it keeps its file names."""
     objects = list(members.values())
     objects += [each for kind in objects if isinstance(kind, type) and kind.__module__ == __name__ for each in vars(kind).values()]
     objects += [each for pair in objects if isinstance(pair, property) for each in (pair.fget, pair.fset, pair.fdel)]
@@ -75,7 +76,7 @@ def _renamed(code):
 
 
 def _register_stacks():
-    """Write all stacks into a file in memory when SIGNAL comes. Silently nothing where the handler or the file cannot be had."""
+    """Register a handler that writes all stacks into a memfd on SIGNAL. Does nothing if the handler or the memfd is not available."""
     try:
         import faulthandler
 
@@ -91,7 +92,7 @@ def _register_stacks():
 
 
 def _is_stacks_file(file):
-    """False if the program has closed the file: its number may be another file's by now."""
+    """Return False if the program has closed the file: another file may have the same descriptor by now."""
     try:
         return os.readlink("/proc/self/fd/%d" % file).startswith("/memfd:" + STACKS_FILE)
     except OSError:
@@ -99,7 +100,7 @@ def _is_stacks_file(file):
 
 
 def _after_fork():
-    """A forked child has its own stacks and records, and is no launcher."""
+    """Reset the state in a forked child: it has its own stacks and records, and is no launcher."""
     global launcher
     launcher = ""
     if _stacks:
@@ -113,7 +114,7 @@ def _after_fork():
 
 
 def _record_start():
-    """Look closer only where the environment or the command line says that this process may be the head of a rank, or a launcher."""
+    """Write the records of a rank head or a launcher. Only the environment and the command line are checked in other processes."""
     global launcher
     try:
         with open("/proc/self/cmdline", "rb") as file:
@@ -132,11 +133,11 @@ def _record_start():
             _watch_exit()
 
 
-# One of these says which rank a process is.
+# Variables that launchers set for ranks: one is enough.
 INDEXES = (
     "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK_ID", "MS_NODE_ID", "MS_ROLE", "JAX_PROCESS_ID",
 )  # fmt: skip
-# Scripts and modules (python -m) that are launchers. Their name: that of the launcher.
+# Scripts and modules (python -m) of launchers, with the name of the launcher.
 LAUNCHERS = {
     "torchrun": "torchrun", "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate": "accelerate", "accelerate-launch": "accelerate", "accelerate.commands.launch": "accelerate",
@@ -148,7 +149,7 @@ LAUNCHERS = {
 
 
 def _record_exit_code(code, exit=None):
-    """Of a launcher. The first call counts: of SystemExit, of the uncaught exception, or at exit."""
+    """Record the exit code of a launcher. Only the first call counts: by SystemExit, an uncaught exception, or atexit."""
     global launcher
     if launcher:
         launcher = ""
@@ -159,7 +160,7 @@ def _record_exit_code(code, exit=None):
 
 
 def _write(kind, *details):
-    """Write a record, or nothing where that is not possible."""
+    """Write a record, if possible."""
     try:
         from . import records
 
@@ -169,12 +170,12 @@ def _write(kind, *details):
 
 
 _HOOK = "_ranklaunch_hook"  # the user's hook in a module's dictionary
-_BEFORE = "_ranklaunch_hook_before"  # the one before
-_MISSING = object()  # the user has deleted the hook
+_BEFORE = "_ranklaunch_hook_before"  # the user's previous hook
+_MISSING = object()  # the user's hook after its deletion
 
 
 class _Hooked(ModuleType):
-    """A module whose `excepthook` is called by Python through its dictionary. The user sees and sets the hook that ours calls."""
+    """Module whose `excepthook` Python calls through its dictionary. The user reads and sets the hook that our function calls."""
 
     @property
     def excepthook(self):
@@ -186,7 +187,7 @@ class _Hooked(ModuleType):
     @excepthook.setter
     def excepthook(self, hook):
         members = self.__dict__
-        if hook is members["excepthook"]:  # mock.patch has kept what stands in the dictionary: it means the hook before
+        if hook is members["excepthook"]:  # mock.patch restores the value in the dictionary, our function: the user means the previous hook
             hook = members[_BEFORE]
         members[_BEFORE], members[_HOOK] = members[_HOOK], hook
 
@@ -199,7 +200,8 @@ class _Hooked(ModuleType):
 
 
 class _LikeModuleType(type):
-    """`type(sys)` is how importlib and others spell ModuleType: calls, isinstance, and subclasses of _Sys are those of ModuleType."""
+    """Metaclass that makes _Sys behave like ModuleType in calls, isinstance and subclassing: importlib and others write `type(sys)` for
+    ModuleType."""
 
     def __new__(mcs, name, bases, members, **options):
         if name == "_Sys" and bases == (_Hooked,):
@@ -227,14 +229,14 @@ class _Threading(_Hooked):
 
 
 def _hook(module, kind, ours):
-    """Put `ours` where Python looks for the hook of a module, and the user's hook behind it."""
+    """Set `ours` as the hook of a module for Python, and keep the user's hook for `ours` to call."""
     module.__dict__[_HOOK] = module.__dict__[_BEFORE] = module.excepthook
     module.__dict__["excepthook"] = ours
     module.__class__ = kind
 
 
 def _watch_main_thread():
-    kept = sys.__dict__
+    members = sys.__dict__
 
     def excepthook(kind, value, traceback):
         _write("exception", "main", value, traceback)
@@ -242,8 +244,8 @@ def _watch_main_thread():
             _leave_jax()
         if launcher:
             _record_exit_code(130 if issubclass(kind, KeyboardInterrupt) else 1)
-        hook = kept[_HOOK]
-        if hook is _MISSING:  # as the interpreter does it
+        hook = members[_HOOK]
+        if hook is _MISSING:  # as the interpreter does
             sys.stderr.write("sys.excepthook is missing\n")
             hook = sys.__excepthook__
         return hook(kind, value, traceback)
@@ -255,25 +257,25 @@ def _watch_threads(threading):
     if not hasattr(threading, "excepthook"):  # Python 3.7
         format_exc = threading._format_exc
 
-        def of_uncaught(*args, **options):
+        def format_uncaught(*args, **options):
             _write("exception", "thread", *sys.exc_info()[1:])
             return format_exc(*args, **options)
 
-        threading._format_exc = of_uncaught
+        threading._format_exc = format_uncaught
         return
-    kept, default = threading.__dict__, threading.excepthook
+    members, default = threading.__dict__, threading.excepthook
 
     def excepthook(args):
         if not issubclass(args.exc_type, SystemExit):
             _write("exception", "thread", args.exc_value, args.exc_traceback, getattr(args.thread, "name", ""))
-        hook = kept[_HOOK]
+        hook = members[_HOOK]
         return (default if hook is _MISSING else hook)(args)
 
     _hook(threading, _Threading, excepthook)
 
 
 def _watch_children(traceback):
-    """multiprocessing prints what nobody has caught in a child by traceback.print_exc."""
+    """Record uncaught exceptions of multiprocessing children, which multiprocessing prints by traceback.print_exc."""
     original = traceback.print_exc
 
     def print_exc(*args, **options):
@@ -288,7 +290,8 @@ def _watch_children(traceback):
 
 
 def _watch_exit():
-    """Of a launcher: a SystemExit whose `code` is read below no Python frame when the interpreter exits because of it."""
+    """Record the exit code of a launcher, by a subclass of SystemExit: at the exit, the interpreter reads its `code` outside any Python
+    frame."""
     of_system_exit = SystemExit.code
 
     class Exit(SystemExit):
@@ -321,7 +324,10 @@ def _watch_exit():
 
 
 class _Imports:
-    """A finder that finds nothing itself: it watches modules right after they have been loaded, and leaves when all have been."""
+    """Import finder that calls a function for each wanted module right after its load, and removes itself after the last one.
+
+    wanted: the functions, by module name. The modules themselves come from the other finders.
+    """
 
     def __init__(self, wanted):
         self.wanted = wanted
@@ -335,10 +341,10 @@ class _Imports:
         try:
             specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
             spec = next(filter(None, specs), None)
-        except Exception:  # Python meets it too, and reports it
+        except Exception:  # Python itself gets the same exception, and reports it
             return None
         loader = spec.loader if spec else None
-        if loader is None or isinstance(loader, type):  # built in or frozen: shared by all
+        if loader is None or isinstance(loader, type):  # loaders of built-in and frozen modules are shared
             return spec
         load = loader.exec_module
 
@@ -356,12 +362,12 @@ class _Imports:
 
 # JAX
 
-JAX_CLUSTERS = "jax._src.clusters"  # a private module of JAX, whose classes find the place of a process
+JAX_CLUSTERS = "jax._src.clusters"  # private module of JAX, whose classes find out rank and coordinator of a process
 PROCESSES, PROCESS_ID, COORDINATOR = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS"
 
 
 def _add_jax_cluster(clusters):
-    """Register the place of this process with JAX, before all other classes: jax.distributed.initialize() needs no arguments then."""
+    """Register a cluster class with JAX, before all others, so that jax.distributed.initialize() needs no arguments."""
 
     class RanklaunchCluster(clusters.ClusterEnv):
         name = "ranklaunch"
@@ -389,7 +395,7 @@ def _add_jax_cluster(clusters):
 
 
 def _leave_jax_at_failing_exit():
-    """Leave the job at sys.exit() with a failure, too. The handler is registered last, so it runs before that of JAX."""
+    """Leave the job at a failing sys.exit() too. The atexit handler is registered last, so it runs before JAX's handler."""
     original = sys.exit
 
     def exit(*status):
@@ -403,27 +409,28 @@ def _leave_jax_at_failing_exit():
 
 
 def _leave_jax():
-    """Let this process exit without the barrier of jax.distributed.shutdown(): the other processes wait for a collective, and never come.
+    """Let this process exit without the barrier of jax.distributed.shutdown(): the other processes wait in a collective, and never reach
+    the barrier.
 
-    JAX leaves by an atexit handler, and waits up to five minutes there. The objects stay alive, because their destructors wait too. So do
-    the backends: their connections would close some seconds before the process ends, and the other processes' reaction would end this one
-    first.
+    JAX's atexit handler would wait there for up to five minutes. The objects are kept alive, because their destructors wait too. The
+    backends are kept alive as well: their connections would close some seconds before the end of this process, and the reaction of the
+    other processes would end it first.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     try:
         for name in ("preemption_sync_manager", "client", "service"):
-            kept = getattr(state, name, None)
-            if kept is not None:
-                _keep_alive(kept)
+            value = getattr(state, name, None)
+            if value is not None:
+                _keep_alive(value)
                 setattr(state, name, None)
-        for kept in getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", {}).values():
-            _keep_alive(kept)
-    except Exception:  # another JAX than those that are known
+        for backend in getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", {}).values():
+            _keep_alive(backend)
+    except Exception:  # an unknown version of JAX
         pass
 
 
 def _keep_alive(value):
-    """Let an object live until its process ends."""
+    """Keep an object alive until the end of the process."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

@@ -1,9 +1,10 @@
-"""Rank records and launcher records: variables and command line at exec, and their source process.
+"""Rank records and launcher records: variables and command line at exec, and the process that set the variables.
 
-*Variables*: the names in VARIABLES, from the environment at exec. *Top*: the topmost living process on the parent chain with equal
-variables, addresses and ports aside, below the ranklaunch with the records' folder, and below a launcher. *Head*: the first Python
-process below a top; a mark in the head's environment makes all processes below, even adopted ones, no heads. Two heads with one top
-are one rank.
+- *Variables*: the names in VARIABLES, from the environment at exec.
+- *Top* of a rank: the topmost living process on the parent chain with the same variables (apart from addresses and ports), below the
+  ranklaunch that owns the folder of records, and below a launcher.
+- *Head* of a rank: the first Python process below a top. The head sets a mark in its environment, by which processes below it, even
+  adopted ones, know that they are no heads. Two heads with one top are one rank.
 """
 
 import os
@@ -16,36 +17,37 @@ VARIABLES = (
     "PMIX_RANK", "RANK_ID", "RANK_SIZE", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT",
     "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID",
 )  # fmt: skip
-# Of these, what a script may set for the same rank.
+# Those of VARIABLES that a script may change within a rank.
 ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_HOST", "MS_SCHED_PORT", "JAX_COORDINATOR_ADDRESS")
-SUPERVISOR = "RANKLAUNCH_OUTER_RUN"  # begins with [pid, start of the ranklaunch that supervises this node
-ELASTIC = "TORCHELASTIC_RUN_ID"  # torch's elastic agent gives it to its ranks, also where a library of the user's runs the agent
-# Launchers that are no Python, by the name of their program.
+SUPERVISOR = "RANKLAUNCH_OUTER_RUN"  # JSON list; begins with pid and start of the ranklaunch that supervises this node
+ELASTIC = "TORCHELASTIC_RUN_ID"  # set for ranks by torch's elastic agent, also if a library of the user runs the agent
+# Launchers that are not written in Python: name of the program, and of the launcher.
 OTHER_LAUNCHERS = {
     "mpirun": "mpirun", "mpiexec": "mpirun", "mpirun.openmpi": "mpirun", "orterun": "mpirun", "orted": "mpirun", "prterun": "mpirun",
     "prte": "mpirun", "prted": "mpirun", "mpirun.mpich": "mpirun", "mpiexec.hydra": "mpirun", "hydra_pmi_proxy": "mpirun",
     "srun": "srun", "slurmstepd": "srun",
 }  # fmt: skip
-MOST_LEVELS = 64
-WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of Python
-OF_RANKLAUNCH = os.path.join("ranklaunch", "programs") + os.sep  # programs of ours that run the rank's program, or become it
+MOST_LEVELS = 64  # of parents that are checked
+WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of Python with a value in the next word
+OF_RANKLAUNCH = os.path.join("ranklaunch", "programs") + os.sep  # programs of ranklaunch that run or execute the rank's program
 
 
 def record_start(argv, index):
-    """Write the records of this process. Return the launcher's name, "" if this is none. index: a rank's number is among the variables."""
+    """Write the records of this process. Return the launcher's name, "" for another process. index: True if a variable in INDEXES is
+    set."""
     launcher, program = launcher_of(argv), os.environ.get(HEAD) == PROGRAM
     if launcher:
         details = {"name": launcher, **records.command(argv), "parent": _process(os.getppid()), "top": records.top(os.environ[FOLDER])}
         records.start(os.environ[FOLDER], "launcher", details)
         if program:
-            os.environ[HEAD] = ""  # its helpers are no heads
+            os.environ[HEAD] = ""  # helpers of the launcher are no heads
     if (index or (program and not launcher)) and not _is_never_head(argv):
         _record_rank(argv)
     return launcher
 
 
 def _record_rank(argv):
-    own, rank = _variables(os.environ), _rank(os.environ)
+    variables, rank = _variables(os.environ), _rank(os.environ)
     text = ";".join((os.environ[FOLDER], *("%s=%s" % item for item in rank.items())))
     before = os.environ.get(records.MARK, "")
     if before.partition(";")[2] == text and not _is_launcher(os.getppid()):
@@ -53,20 +55,20 @@ def _record_rank(argv):
     top, parent, elastic = _top(rank)
     within = records.top(os.environ[FOLDER])
     os.environ[records.MARK] = "%d.%d;%s" % (*top, text)
-    place = {"top": {"pid": top[0], "start": top[1]}, "within": within, "variables": own, **records.command(argv)}
+    place = {"top": {"pid": top[0], "start": top[1]}, "within": within, "variables": variables, **records.command(argv)}
     records.start(os.environ[FOLDER], "rank", {**place, "parent": _process(parent), "launcher": _placed_by(parent, elastic)})
 
 
 def _is_never_head(argv):
-    """True for helpers of multiprocessing, msrun's scheduler, and programs of ranklaunch that become the rank's program."""
-    kind, what = program(argv)
+    """Return True for helpers of multiprocessing, msrun's scheduler, and programs of ranklaunch that execute the rank's program."""
+    kind, name = program(argv)
     if kind == "-c":
-        return what.startswith("from multiprocessing.")
-    return os.environ.get("MS_ROLE") == "MS_SCHED" or OF_RANKLAUNCH in what
+        return name.startswith("from multiprocessing.")
+    return os.environ.get("MS_ROLE") == "MS_SCHED" or OF_RANKLAUNCH in name
 
 
 def program(argv):
-    """Return the program of a Python command line: ("-m", module), ("-c", code) or ("", script); "" and "" for standard input."""
+    """Return the program of a Python command line: ("-m", module), ("-c", code) or ("", script); ("", "") without one."""
     words = iter(argv[1:])
     for word in words:
         if word in WITH_VALUE:
@@ -74,7 +76,7 @@ def program(argv):
         elif not word.startswith("-") or word == "-":
             return "", word
         elif not word.startswith("--"):
-            i = next((i for i, letter in enumerate(word) if letter in "mcWX"), 0)  # -um torch.distributed.run
+            i = next((i for i, letter in enumerate(word) if letter in "mcWX"), 0)  # example: -um torch.distributed.run
             if i and word[i] in "mc":
                 return "-" + word[i], word[i + 1 :] or next(words, "")
     return "", ""
@@ -82,10 +84,10 @@ def program(argv):
 
 def launcher_of(argv):
     """Return the name of the launcher that a Python command line runs, "" for none."""
-    kind, what = program(argv)
-    name = LAUNCHERS.get(what if kind == "-m" else what.rpartition("/")[2] if not kind else "", "")
-    if name == "accelerate" and what.rpartition("/")[2] in ("accelerate", "accelerate.commands.accelerate_cli"):
-        return name if "launch" in argv else ""  # `accelerate config` and others start nothing
+    kind, path = program(argv)
+    name = LAUNCHERS.get(path if kind == "-m" else path.rpartition("/")[2] if not kind else "", "")
+    if name == "accelerate" and path.rpartition("/")[2] in ("accelerate", "accelerate.commands.accelerate_cli"):
+        return name if "launch" in argv else ""  # other subcommands, such as `accelerate config`, start no ranks
     return name
 
 
@@ -94,7 +96,7 @@ def _variables(env):
 
 
 def _rank(env):
-    """Return the variables for a process's rank, and for its launch of torch's elastic agent."""
+    """Return the variables that identify a rank, with the id of torch's elastic agent."""
     rank = {name: value for name, value in _variables(env).items() if name not in ADDRESSES}
     return {**rank, ELASTIC: env[ELASTIC]} if ELASTIC in env else rank
 
@@ -103,7 +105,7 @@ def _top(rank):
     """Return (pid, start) of the top, the pid of its parent, and True if the parent lacks the elastic agent's id."""
     pid, folder, elastic = os.getpid(), os.environ[FOLDER], os.environ.get(ELASTIC)
     parent, start = records.parent_and_start(pid)
-    environ = None  # of the top's parent
+    environ = None  # environment of the top's parent
     for _ in range(MOST_LEVELS):
         environ = _environ(parent)
         if environ is None or environ.get(FOLDER) != folder or _rank(environ) != rank or _is_launcher(parent):
@@ -142,7 +144,8 @@ def _process(pid):
 
 
 def _placed_by(parent, elastic):
-    """Return the launcher's name if the top's parent is a launcher, "ranklaunch" if it is ranklaunch, else "". elastic: as in _top."""
+    """Return the name of the launcher that started the top, "ranklaunch" for ranklaunch itself, "" if unknown. parent: pid of the top's
+    parent. elastic: True if the parent lacks the id of torch's elastic agent, so the parent is the agent."""
     if os.environ.get(SUPERVISOR, "").startswith("[%d, %d," % (parent, records.parent_and_start(parent)[1])):
         return "ranklaunch"
     argv = _argv(parent)

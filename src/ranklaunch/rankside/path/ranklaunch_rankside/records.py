@@ -5,31 +5,32 @@ import sys
 import time
 
 SCHEMA = "ranklaunch.record/1"
-MARK = "RANKLAUNCH_RANK_HEAD"  # variable of all processes below the head of a rank: "PID.START;FOLDER;...", of the rank's top
+MARK = "RANKLAUNCH_RANK_HEAD"  # set for all processes below the head of a rank: "PID.START;FOLDER;...", with pid and start of the top
 MOST_BYTES = 64 * 1024
-FIRST, LAST = 8, 8  # exception records of one process that are kept
-MOST_CHAIN = 8  # exceptions of one record
-MOST_FRAMES = 12  # of the user's code, the innermost ones of each exception
+FIRST, LAST = 8, 8  # exception records kept of one process: the first and the last ones
+MOST_CHAIN = 8  # exceptions in one record
+MOST_FRAMES = 12  # frames of the user's code in one exception: the innermost ones
 MOST_MESSAGE, MOST_PATH, MOST_NAME = 4096, 400, 200  # characters
-MOST_WORDS, MOST_WORD = 32, 400  # of a command line
-# Texts that make a closer look for secrets worth the while. All secrets that redact.hide knows contain one of these.
+MOST_WORDS, MOST_WORD = 32, 400  # words of a command line, and characters of a word
+# Each secret that redact.hide knows contains one of these texts: without one of them, the slow search is skipped.
 STEMS = (
     "secret", "pass", "pwd", "token", "key", "auth", "cred", "jwt", "cookie", "bearer", "://", "hf_", "sk-", "_live_", "ghp_", "gho_",
     "ghs_", "ghr_", "ghu_", "github_pat_", "glpat-", "gldt-", "glrt-", "npm_", "nvapi-", "aiza", "pypi-ag", "xox", "akia", "asia", "eyj",
     *(before + word for before in "_-." for word in ("ak", "sk", "pw")),
 )  # fmt: skip
 
-_CLOCKS = (time.time, time.monotonic)  # here, where no tool that stops clocks for a test looks for them
-_process = {}  # pid, start, and how many exception records there are
-_below = {}  # pointers to the folders of nodes, by pid
+_CLOCKS = (time.time, time.monotonic)  # kept in a tuple, so that freezegun and similar tools do not replace them
+_process = {}  # pid, start, and number of exception records
+_folders = {}  # folder of this node's records, by pid
 
 
 def forget_process():
-    """In a forked child."""
+    """Forget the identity of the parent. Called in a forked child."""
     _process.clear()
 
 
 def identity():
+    """Return pid, start and number of exception records of this process, as a dictionary that may be changed."""
     if _process.get("pid") != os.getpid():
         _process.clear()
         _process.update(pid=os.getpid(), start=parent_and_start(os.getpid())[1], exceptions=0)
@@ -37,7 +38,7 @@ def identity():
 
 
 def parent_and_start(pid):
-    """(pid of the parent, start in clock ticks since boot), (0, 0) of a process that is gone. Source: proc(5), /proc/PID/stat."""
+    """Return pid of the parent and start in clock ticks since boot, (0, 0) for an ended process. Source: proc(5), /proc/PID/stat."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -50,16 +51,16 @@ def parent_and_start(pid):
 
 
 def start(folder, kind, details):
-    """A rank or launcher record."""
+    """Write a rank or launcher record."""
     write(folder, kind, "", {**details, "python": "%d.%d.%d" % sys.version_info[:3]})
 
 
 def exception(folder, where, value, traceback, thread=""):
-    """where: main, thread, or process for a child of multiprocessing."""
+    """Write a record of an uncaught exception. where: main, thread, or process for a child of multiprocessing."""
     process = identity()
     process["exceptions"] += 1
     number = process["exceptions"]
-    if number > FIRST + LAST:  # the last ones take each other's place
+    if number > FIRST + LAST:  # the last ones overwrite each other in turn
         number = FIRST + 1 + (number - FIRST - 1) % LAST
     details = {"from": where, "thread": thread or _thread(), "number": process["exceptions"], "chain": chain(value, traceback)}
     in_handler_of = signal_handled(traceback) if where == "main" else None
@@ -68,7 +69,7 @@ def exception(folder, where, value, traceback, thread=""):
 
 def signal_handled(traceback):
     """Return the number of the signal in whose handler an exception was raised, None for none."""
-    import _signal as signal  # the module signal may be a file of the user's
+    import _signal as signal  # the user's code may have a module called signal
 
     code = set()
     while traceback is not None:
@@ -83,7 +84,8 @@ def signal_handled(traceback):
 
 
 def top(folder):
-    """Return pid and start of the topmost process of this rank; None below no rank. folder: of the records, as the mark names it."""
+    """Return pid and start of the topmost process of this rank; None outside a rank. folder: value of RANKLAUNCH_RECORDS_DIR, which the
+    mark contains."""
     process, _, rest = os.environ.get(MARK, "").partition(";")
     pid, _, start = process.partition(".")
     is_own = (rest + ";").startswith(folder + ";") and pid.isdigit() and start.isdigit()
@@ -91,7 +93,7 @@ def top(folder):
 
 
 def exit(folder, value, code):
-    """Of a launcher. value: the SystemExit, None where there was none. code: what it had. An exit by text has code 1."""
+    """Write a launcher's exit record. value: the SystemExit, None without one. code: its argument; an exit with a text has code 1."""
     text, number = "", 1
     if code is None:
         number = 0
@@ -105,7 +107,7 @@ def exit(folder, value, code):
 
 
 def command(argv):
-    """The words of a command line, without secrets."""
+    """Return a dictionary with the words of a command line, without secrets."""
     words = [word[:MOST_WORD] for word in argv[:MOST_WORDS]]
     if _may_have_secrets(" ".join(words)):
         from . import redact
@@ -118,21 +120,21 @@ def command(argv):
 
 
 def chain(value, traceback):
-    """The exception that nobody has caught, then its causes and contexts, and the members of groups."""
-    result, seen, left = [], set(), [(value, traceback, "")]
-    while left and len(result) < MOST_CHAIN:
-        value, traceback, link = left.pop(0)
+    """Return the uncaught exception, then its causes, contexts and members of groups, as dictionaries."""
+    result, seen, queue = [], set(), [(value, traceback, "")]
+    while queue and len(result) < MOST_CHAIN:
+        value, traceback, link = queue.pop(0)
         if value is None or id(value) in seen:
             continue
         seen.add(id(value))
         result.append(_one(value, traceback, link, MOST_MESSAGE if not result else MOST_MESSAGE // 4))
         members = getattr(value, "exceptions", None)
         if isinstance(members, tuple):  # ExceptionGroup
-            left += [(each, each.__traceback__, "group") for each in members[:MOST_CHAIN] if isinstance(each, BaseException)]
+            queue += [(each, each.__traceback__, "group") for each in members[:MOST_CHAIN] if isinstance(each, BaseException)]
         if value.__cause__ is not None:
-            left.append((value.__cause__, value.__cause__.__traceback__, "cause"))
+            queue.append((value.__cause__, value.__cause__.__traceback__, "cause"))
         elif value.__context__ is not None and not value.__suppress_context__:
-            left.append((value.__context__, value.__context__.__traceback__, "context"))
+            queue.append((value.__context__, value.__context__.__traceback__, "context"))
     return result
 
 
@@ -152,7 +154,7 @@ def _text(value):
 
 
 def _frames(traceback):
-    """(frames of the user's code, the innermost last; the last frame where that is a library's)."""
+    """Return the frames of the user's code, the innermost last, and the last frame if it is in a library, else None."""
     own, last = [], None
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -210,7 +212,7 @@ def write(folder, kind, number, details):
     path, temporary = os.path.join(folder, name), os.path.join(folder, ".%s.new" % name)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        whole = os.write(file, data) == len(data)  # a full disk takes a part
+        whole = os.write(file, data) == len(data)  # a full disk writes only a part
     except OSError:
         whole = False
     os.close(file)
@@ -230,19 +232,22 @@ def _bounded(value):
 
 
 def own_folder(folder):
-    """The folder of records of this node. "below:FOLDER" stands where node 0 starts the ranks of all nodes: each node's ranklaunch leaves
-    a file in FOLDER, named after its host, pid and start, with the path in it."""
+    """Return the folder of this node's records, "" for none.
+
+    If node 0 starts the ranks of all nodes, `folder` is "below:FOLDER": each node's ranklaunch writes a file into FOLDER, named after its
+    host, pid and start, with the path of its own folder.
+    """
     if not folder.startswith("below:"):
         return folder
     pid, pointers = os.getpid(), folder[len("below:") :]
-    if pid not in _below:
-        _below.clear()
-        _below[pid] = _pointed(pointers, pid)
-    return _below[pid]
+    if pid not in _folders:
+        _folders.clear()
+        _folders[pid] = _pointed(pointers, pid)
+    return _folders[pid]
 
 
 def _pointed(pointers, pid):
-    """Look for the file of the nearest ancestor that is a ranklaunch."""
+    """Return the path in the file of the nearest ancestor that is a ranklaunch, "" without one."""
     for _ in range(64):
         pid = parent_and_start(pid)[0]
         if pid <= 0:
@@ -261,7 +266,7 @@ def _pointed(pointers, pid):
 
 
 def dumps(value):
-    """JSON in ASCII. The package json would take more time to import than all the rest."""
+    """Return a value as JSON in ASCII. Importing the package json would take longer than everything else here."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Texts without likely secrets. Plain and generous: excess hiding only leaves a gap in a message.
+"""Removal of likely secrets from texts. The rules hide too much rather than too little: that costs only a gap in a message.
 
-ranklaunch itself hides with finer rules (ranklaunch.redact) in everything shown of a record.
+ranklaunch applies finer rules (ranklaunch.redact) whenever it shows a record.
 """
 
 import re
@@ -24,13 +24,14 @@ _OPTION_AND_VALUE = re.compile(r"""(?i)(?<![\w.-])(--?%s['"]?,?\s{1,4})%s""" % (
 
 
 def hide(text):
+    """Return a text with *** in place of likely secrets."""
     text = _URL.sub(r"\1%s@" % HIDDEN, _TOKEN.sub(HIDDEN, text))
     text = _OPTION_AND_VALUE.sub(lambda match: match[1] + HIDDEN, text)
     return _NAMED.sub(lambda match: match[1] + HIDDEN, _BEARER.sub(r"\1" + HIDDEN, text))
 
 
 def argv(words):
-    """Also --password VALUE."""
+    """Hide secrets in the words of a command line, also in a word after an option such as --password."""
     shown, is_value = [], False
     for word in words:
         shown.append(HIDDEN if is_value and not word.startswith("-") else hide(word))
