@@ -574,7 +574,7 @@ def shown(process: subprocess.Popen[str]) -> list[str]:
     lines = []
     for line in process.stdout:
         lines.append(line.strip())
-        if line.startswith("Enter, "):
+        if line.startswith("Press Enter, "):
             break
     return lines
 
