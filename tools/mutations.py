@@ -101,7 +101,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/from_node_0.py", "|HCCL_IF_IP|", "|", "node 0's own address goes to all"),
     ("launchers/route.py", "LEAST_NODES = 3", "LEAST_NODES = 2", "two nodes are planned"),
     ("launchers/ssh.py", "max(200, 2 * len(job.nodes))", "200", "sshd turns away the ranks of a large job"),
-    ("launchers/ssh.py", "(len(public) < 2 or public[1] in allowed)", "True", "a key that lets nobody in is taken"),
+    ("launchers/ssh.py", "len(public) < 2 or public[1] in authorized", "True", "a key that lets nobody in is taken"),
     ("launchers/rank_table.py", "if len(table.servers) < nodes:", "if False:", "a table of fewer entries passes"),
     ("platforms/__init__.py", "signed and (begins or not row.begins)", "signed and begins", "a platform is not asked"),
     ("platforms/platforms.json", ', "AWS_BATCH_JOB_NUM_NODES"], "node_index"', '], "node_index"', "two numbers of nodes pass"),

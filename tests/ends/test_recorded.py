@@ -118,7 +118,7 @@ def test_a_rank_that_raises(as_process: Starter, method: str) -> None:
     text = asked("report", job.log_dir)
     assert f"rank 1 (pid {raised['pid']})" in text
     assert LINE.format(4) in text
-    assert "only together with its exit code" in text
+    assert "only together with the exit code" in text
 
 
 def test_a_rank_that_raises_in_the_handler_of_a_signal(as_process: Starter) -> None:
