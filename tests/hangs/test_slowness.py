@@ -209,7 +209,9 @@ def test_the_plan_has_the_factor_where_it_is_not_as_by_default(factor: str, said
 def test_a_factor_that_is_none_is_refused(factor: str) -> None:
     with pytest.raises(ConfigError) as raised:
         helpers.plan({"RANKLAUNCH_SLOW": factor}, method="spawn")
-    assert str(raised.value).startswith(f"RANKLAUNCH_SLOW={factor!r}: expected a number, at least 1, or 0 for off (a job is reported as slow ")
+    assert str(raised.value).startswith(
+        f"RANKLAUNCH_SLOW={factor!r}: expected a number, at least 1, or 0 for off (a job is reported as slow "
+    )
 
 
 @pytest.fixture
