@@ -35,7 +35,8 @@ from ranklaunch.fields import names as names_of
 from ranklaunch.plan import megatron
 from ranklaunch.plan import model as plan
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.specs.model import KINDS
+from ranklaunch.specs import keys
+from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.verdict import model as verdict
 from testbench import places
 
@@ -359,6 +360,20 @@ def test_named_variables_exist(page: Path) -> None:
     for span in spans(page):
         if re.fullmatch(r"RANKLAUNCH_[A-Z_]+[A-Z](=\S*)?", span):
             assert span.partition("=")[0] in known, f"{page_id(page)} names {span}"
+
+
+NO_KEYS = {"slurm.exclusive", "hang.json", "tf.distribute.Server", "tf.compat.v1", "trainer.nnodes"}  # a wrong key, a file, others' names
+KEYS = dict(keys.every(JobSpec))
+
+
+@every_page
+def test_named_keys_of_values_exist(page: Path) -> None:
+    """A key, a group of keys, or an entry of a map."""
+    groups = {name.split(".")[0] for name in KEYS if "." in name}
+    for span in spans(page):
+        match = re.match(r"([a-z]\w*(?:\.[a-zA-Z]\w*)+)(?=$|:| |=)", span)
+        if match and match[1].split(".")[0] in groups and match[1] not in NO_KEYS:
+            assert any(f"{name}.".startswith(f"{match[1]}.") or f"{match[1]}.".startswith(f"{name}.") for name in KEYS), match[1]
 
 
 @every_page
