@@ -29,9 +29,11 @@ def test_no_descriptor_left(as_process: Starter) -> None:
     for limit in (38, 39, 40):
         limited = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh")
         job = as_process.spawn(30, child("sleeper.py"), prefix=limited, log_dir=as_process.folder / f"logs_{limit}")
-        verdict = check_end(job, "failed", 75)
-        assert "Too many open files" in verdict["reason"]
-        assert len(verdict["victims"]) > 1
+        assert job.end() == 75
+        assert "Too many open files" in job.verdict["reason"]
+        assert len(job.verdict["victims"]) > 1
+        culprit = job.verdict["culprit"]  # the last fork may have met the limit a moment before ranklaunch itself does
+        assert culprit is None or culprit["exit_code"] == 75
 
 
 def test_so_few_descriptors_that_no_rank_starts(as_process: Starter) -> None:
@@ -143,7 +145,8 @@ def test_a_log_directory_that_goes_away(as_process: Starter) -> None:
     """Somebody cleans up: the job goes on, and its verdict is there at the end."""
     job = as_process.spawn(2, child("told.py"), "--code", 42, "--rank", 1)
     job.out.wait_for("ready", 2)
-    shutil.rmtree(job.log_dir)
+    moved = job.log_dir.rename(job.log_dir.with_name("moved"))  # at once: ranklaunch may be writing
+    shutil.rmtree(moved, ignore_errors=True)
     job.send(signal.SIGUSR1)
     assert job.end() == 42
     assert "rank 1 exits with 42" in job.out.text
