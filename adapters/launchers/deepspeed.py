@@ -75,7 +75,8 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     job = base.need_hosts(job, reader, f"{NAME} with {reader.described(remote.BY)}")
     hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, by, hostfile, extra)
-    process = _process(job, reader, argv, names, ByOpenMpi.NAME if by == remote.OPEN_MPI else OnNode0.NAME)
+    behaviour = TuningOnNode0 if tunes else ByOpenMpi if by == remote.OPEN_MPI else OnNode0
+    process = _process(job, reader, argv, names, behaviour.NAME)
     shows = _results(job, reader) if tunes and not job.node_index else ()
     return remote.plan(job, reader, templates, base.planned(job, reader, NAME, (), shows=shows), process, hostfile, tunes)
 
@@ -312,6 +313,14 @@ class OnNode0(FromNode0):
         """Path of the file that the wrapper script of pdsh, mpirun or srun writes; "" if the folder of the script is not first on PATH."""
         folder = join(self.planned.private, remote.RUNNER)
         return join(folder, remote.END) if self.process.env.get("PATH", "").startswith(f"{folder}:") else ""
+
+
+class TuningOnNode0(OnNode0):
+    """Autotuning over several nodes. After each experiment it calls pkill on every node; pdsh reports pkill's exit code 1 where
+    nothing is left to kill."""
+
+    NAME = "deepspeed.node_0_autotuning"
+    ENDS_RANKS = FAILING
 
 
 class ByOpenMpi(OnNode0):

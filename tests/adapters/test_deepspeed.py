@@ -398,8 +398,12 @@ def test_what_the_runner_starts_tells_how_it_ended(by: str, name: str) -> None:
 
 
 def test_a_tuner_kills_what_it_has_started_itself() -> None:
+    """Its pkill ends with 1 on a node where nothing is left: that is no failure of a rank."""
     found = remotely("pdsh", RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS="--autotuning run")
     assert not helpers.launcher(found).proof
+    line = "pdsh@h0: h1: ssh exited with exit code 1"
+    assert not any(re.search(pattern, line) for pattern in helpers.launcher(found).ENDS_RANKS)
+    assert any(re.search(pattern, line) for pattern in helpers.launcher(remotely("pdsh")).ENDS_RANKS)
     assert not any("/runner/" in file.path for file in found.files)
 
 
