@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.places import child
 from testbench.waiting import sleep_until
 
+LATE_S = float(os.environ.get("LATE_S", "0"))
 pytestmark = pytest.mark.launchers
 
 
@@ -116,6 +118,7 @@ def test_a_node_that_comes_late(hosts: Callable[[int], Hosts], tmp_path: Path) -
     first, second = (LauncherJob(part, tmp_path, "jax", 2) for part in (cluster, cluster))
     first.start(child("jax_sums.py"), options=("--accelerator", "cpu"), env={"STEPS": "3"}, only=[0])
     sleep_until(lambda: "waiting for" in first.nodes[0].err, first.words, LONG_S)
+    time.sleep(LATE_S)
     second.start(child("jax_sums.py"), options=("--accelerator", "cpu"), env={"STEPS": "3"}, only=[1])
     first.nodes += second.nodes
     first.end(0)
