@@ -305,7 +305,7 @@ class OnNode0(FromNode0):
 
     NAME = "deepspeed.node_0"
     CARRIERS = (*remote.CARRIERS, *ssh.CARRIERS)
-    ENDS_RANKS = (*FAILING, *remote.FAILING)
+    ENDS_RANKS: tuple[str, ...] = (*FAILING, *remote.FAILING)
     report = staticmethod(report)
 
     @property

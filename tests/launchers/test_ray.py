@@ -109,6 +109,7 @@ def test_a_failure(hosts: Callable[[int], Hosts], tmp_path: Path, word: str, nod
     else:
         assert culprit["name"] == name
         assert KILLED in verdict["reason"]
+        assert not any(node.verdict.get("evidence") for node in job.nodes)  # Ray is to blame, no other rank
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from ranklaunch.evidence.folder import Folder, room_in
 from ranklaunch.hangs import suspicion
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
-from ranklaunch.processes.children import UNJUDGED, Child
+from ranklaunch.processes.children import SERVICE, UNJUDGED, Child
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.context import Companion
 from ranklaunch.verdict import blame, folders
@@ -179,12 +179,15 @@ class Taking(Companion):
     # Errors for which another rank may be to blame
 
     def _suspicious(self, ending: Ending) -> str:
-        """Return the reason why another rank may be to blame, by the output of the first failed rank; "" for none."""
+        """Return the reason why another rank may be to blame, by the output of the first failed rank; "" for none.
+
+        If a service failed, errors of ranks are consequences, and explain nothing.
+        """
         child = self._attempt.children.of_pid(ending.pid)
         if not child or child.role in UNJUDGED:
             return ""
         failed = next(iter(child.below.failed if child.below else ()), None)
-        return self._error_in(child, failed) or ("" if failed else self._error_in_any())
+        return self._error_in(child, failed) or ("" if failed or child.role == SERVICE else self._error_in_any())
 
     def _error_in(self, child: Child, failed: Watched | None) -> str:
         rank = failed.rank if failed else child.process.rank
