@@ -25,7 +25,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.entrypoints.main import COMMANDS
 from testbench import places
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.one_python]  # one page starts torchrun
 
 ROOT = helpers.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "containers/README.md", *ROOT.glob("charts/*/README.md")])
@@ -216,7 +216,6 @@ def test_the_tests_that_run_commands_are_there() -> None:
         assert not name or f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), where
 
 
-@pytest.mark.one_python
 def test_the_page_of_commands_has_the_help_of_each(tmp_path: Path) -> None:
     tool = places.module("tools/commands.py")
     assert tool.PAGE.read_text(encoding="utf-8") == "".join(tool.page()), "make generate"
