@@ -79,7 +79,7 @@ class Unchanged:
 
 
 class Noted:
-    """View of files that records the paths that exist."""
+    """View of files with a record of the existing paths."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""Start a real ranklaunch, send it signals, and read the files that it writes."""
+"""Jobs of a real ranklaunch: start, signals, and files."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Job:
 
     @property
     def children(self) -> list[int]:
-        """Children of the supervisor, without the process that watches it if it is PID 1."""
+        """Children of the supervisor, except a guardian with the same command line."""
         return [pid for pid in children_of(self.supervisor) if command_of(pid) != command_of(self.supervisor)]
 
     def send(self, number: int) -> None:

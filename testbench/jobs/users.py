@@ -1,4 +1,4 @@
-"""Other users: words that start a command as such a user, and folders that the user may enter."""
+"""Other users: words for a command as another user, and folders open to this user."""
 
 from __future__ import annotations
 

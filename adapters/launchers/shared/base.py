@@ -71,7 +71,7 @@ class Started(Protocol):
         """Send SIGSTOP to the launcher and to all processes between the launcher and its ranks."""
 
     def hold_with_ranks(self) -> None:
-        """Hold the launcher while it has ranks, so that they can exit by themselves."""
+        """Hold the launcher while it has ranks: the ranks can then exit by themselves."""
 
     def serve(self) -> None:
         """Continue a held launcher, because its ranks may need its store. Do nothing if a rank has failed."""

@@ -698,7 +698,7 @@ class Place:
 
 
 def _by_patterns(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, str]) -> Iterator[Fact]:
-    """Yield values that patterns find in other variables' values."""
+    """Yield values from patterns, matched in values of further variables."""
     for pattern in patterns:
         text = value_like(pattern, env)
         names = (filled(name, env) for name in pattern.partition(" ~ ")[0].split())

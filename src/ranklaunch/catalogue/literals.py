@@ -17,7 +17,7 @@ def needed(pattern: str) -> tuple[str, ...]:
 
 
 def in_scope(pattern: str) -> str:
-    """Return a pattern with its leading flags limited to itself, so that it can be joined with other patterns."""
+    """Return a pattern with its leading flags in a group of its own, for joining with other patterns."""
     flags = re.match(r"\(\?([a-zA-Z]+)\)", pattern)
     if not flags:
         return pattern

@@ -163,7 +163,7 @@ class Watching(Companion):
         self._devices = [*(self._devices or [devices]), devices][-2:]
 
     def _on_hang(self, node: int, body: Any) -> None:
-        """Keep the alarm that node 0 announces, or forget it."""
+        """Store or clear the alarm of node 0."""
         if body is not None and not isinstance(body, dict):
             msg = "expected an object"
             raise TypeError(msg)

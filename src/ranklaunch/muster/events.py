@@ -113,7 +113,7 @@ class Planned(Event):
 
 @dataclass(frozen=True)
 class Dismiss(Event):
-    """Node 0 leaves before the other nodes, which continue without it."""
+    """Node 0 leaves. The other nodes continue alone."""
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,7 @@ class Lost(Action):
 
 @dataclass(frozen=True)
 class Dismissed(Action):
-    """Node 0 leaves before the other nodes: it has succeeded, and has waited for the others long enough."""
+    """Node 0 leaves after its success: the wait for the other nodes has run out."""
 
 
 # Tables. A row is a message, by its type, or an event of this side. Its cells name the method for each state. The last cell of a message
